@@ -1,0 +1,92 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The one observation type: what a policy request is made of, whatever it came from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cosmos_lite_ros.contract.constants import COMPOSED_HEIGHT, COMPOSED_WIDTH, JOINTS
+from cosmos_lite_ros.errors import BadInputError
+
+# Longer texts are refused: the released prompts hold 82 to 150 tokens in all.
+MAX_INSTRUCTION_CHARACTERS = 1000
+
+
+def clean_instruction(text: str) -> str:
+    """Strip white space at both ends; refuse an empty or over-long instruction.
+
+    Raises:
+        BadInputError: nothing is left, or more than MAX_INSTRUCTION_CHARACTERS are.
+    """
+    stripped = text.strip()
+    if not stripped:
+        raise BadInputError("the instruction is empty: say in words what the robot shall do")
+    if len(stripped) > MAX_INSTRUCTION_CHARACTERS:
+        raise BadInputError(
+            f"the instruction has {len(stripped)} characters, at most "
+            f"{MAX_INSTRUCTION_CHARACTERS} are allowed: shorten it"
+        )
+    return stripped
+
+
+def instruction_hash(text: str) -> str:
+    """Lower-case hexadecimal SHA-256 of the UTF-8 bytes."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """One observation of a DROID cell.
+
+    Attributes:
+        image: uint8 [540, 640, 3] RGB, C-contiguous: the three views composed (contract.views).
+        joint_positions: float64 [7] rad, measured, in the robot type's joint order.
+        gripper: measured, 0 open .. 1 closed.
+        instruction: clean (see clean_instruction).
+        stamp_ns: the instant of row 0, ns of ROS time (normally joint_state_stamp_ns).
+        joint_state_stamp_ns: stamp of the joint state used, ns.
+        image_stamps_ns: header stamps of wrist, exterior 1, exterior 2, ns; 0 where invalid.
+
+    Raises:
+        BadInputError: a wrong shape or dtype, or a value that is not finite.
+    """
+
+    image: npt.NDArray[np.uint8]
+    joint_positions: npt.NDArray[np.float64]
+    gripper: float
+    instruction: str
+    stamp_ns: int = 0
+    joint_state_stamp_ns: int = 0
+    image_stamps_ns: tuple[int, int, int] = (0, 0, 0)
+
+    def __post_init__(self) -> None:
+        """Check everything that numpy can check."""
+        expected = (COMPOSED_HEIGHT, COMPOSED_WIDTH, 3)
+        if self.image.dtype != np.uint8 or self.image.shape != expected:
+            raise BadInputError(
+                f"the composed image is {self.image.dtype} {self.image.shape}, expected uint8 "
+                f"{expected}: compose the three views with contract.views.compose_views"
+            )
+        if self.joint_positions.shape != (JOINTS,):
+            raise BadInputError(
+                f"found {self.joint_positions.size} joint positions, expected {JOINTS} (rad)"
+            )
+        if not (np.isfinite(self.joint_positions).all() and np.isfinite(self.gripper)):
+            raise BadInputError(
+                f"joint positions {self.joint_positions.tolist()} and gripper {self.gripper} must "
+                "be finite"
+            )
+        object.__setattr__(self, "instruction", clean_instruction(self.instruction))
+
+    def digest(self) -> str:
+        """SHA-256 over all that reaches the network: image, joints, gripper, instruction."""
+        h = hashlib.sha256(np.ascontiguousarray(self.image).tobytes())
+        h.update(np.asarray(self.joint_positions, np.float64).tobytes())
+        h.update(np.float64(self.gripper).tobytes())
+        h.update(self.instruction.encode())
+        return h.hexdigest()

@@ -1,0 +1,3 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every ROS 2 node, and the only folder that imports rclpy."""
