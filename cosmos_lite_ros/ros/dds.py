@@ -1,0 +1,53 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Our Fast DDS profile: a shared-memory segment that holds images.
+
+The default segment (512 KB) is smaller than one 640x360 rgb8 frame, so of three cameras at 15 Hz
+only a third of the frames arrive. The *publisher's* segment counts: camera drivers need it too.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Fast DDS 2 (Jazzy) and Fast DDS 3 (Kilted and later) read different names.
+_PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
+_QOS_FROM_XML = "RMW_FASTRTPS_USE_QOS_FROM_XML"
+
+
+def share_folder() -> Path:
+    """The folder that holds ``config`` and ``launch``: of the source tree, or installed.
+
+    Raises:
+        FileNotFoundError: neither is there.
+    """
+    source = Path(__file__).resolve().parents[2]
+    if (source / "config" / "fastdds.xml").is_file():
+        return source
+    from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
+
+    try:
+        return Path(get_package_share_directory("cosmos_lite_ros"))
+    except PackageNotFoundError as error:
+        raise FileNotFoundError(f"no config folder beside {source} and no installation") from error
+
+
+def use_shipped_dds_profile() -> bool:
+    """Point Fast DDS at config/fastdds.xml, unless the user has chosen a profile; True if set.
+
+    It must run before ``rclpy.init``. It changes this process and its children only.
+    """
+    if any(os.environ.get(name) for name in _PROFILE_VARIABLES):
+        return False
+    try:
+        profile = share_folder() / "config" / "fastdds.xml"
+    except FileNotFoundError:
+        return False
+    if not profile.is_file():
+        return False
+    for name in _PROFILE_VARIABLES:
+        os.environ[name] = str(profile)
+    # Only transports come from the file; quality of service stays what the code says.
+    os.environ.setdefault(_QOS_FROM_XML, "0")
+    return True
