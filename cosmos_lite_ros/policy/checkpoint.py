@@ -1,0 +1,273 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Find a checkpoint, read its headers, and stream its tensors; nothing is trusted unchecked.
+
+A checkpoint is a folder in the diffusers layout (``transformer/``, ``vae/``, ``text_tokenizer/``)
+or a Hugging Face id with a pinned revision. Parts are loaded by subfolder: ``model_index.json`` may
+name a pipeline class that does not exist, and Edge's root index belongs to another module.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from cosmos_lite_ros.errors import CheckpointError, EnvironmentLacksError
+from cosmos_lite_ros.policy.config import RELEASED_SIZES, NetworkConfig, parse_config
+
+Progress = Callable[[float, str], None]
+
+# make-tiny writes it beside model_index.json.
+MARKER_FILE = "cosmos_lite_ros.json"
+_REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+# Files of a repository that a policy request reads.
+_WANTED = (
+    "model_index.json",
+    "transformer/*",
+    "vae/*",
+    "text_tokenizer/*",
+    "tokenizer*",
+    "*.jinja",
+)
+# Left over in Edge's file by its converter; the real ones are under layers.N.
+_STRAY = re.compile(r"layers\.layers\.\d+\..*k_norm_und_for_gen\..*")
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """One safetensors file and the tensors in it, by name with shape."""
+
+    path: Path
+    shapes: dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """What the headers say, before any tensor is read."""
+
+    folder: Path
+    source: str
+    revision: str
+    config: NetworkConfig
+    vae_config: dict[str, Any]
+    transformer_files: tuple[TensorFile, ...]
+    vae_files: tuple[TensorFile, ...]
+    tokenizer_folder: Path
+    random_weights: bool
+
+    @property
+    def weight_bytes(self) -> int:
+        """Size on disk of all tensor files, bytes."""
+        files = self.transformer_files + self.vae_files
+        return sum(f.path.stat().st_size for f in files)
+
+
+def resolve(source: str, revision: str = "") -> Path:
+    """The local folder of a path or of a Hugging Face id (from the cache, else downloaded).
+
+    Raises:
+        CheckpointError: neither a folder nor an id, or an id without a pinned revision.
+        EnvironmentLacksError: not cached and not reachable.
+    """
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise CheckpointError(f"{source} is a file, expected a checkpoint folder")
+    if not _REPO_ID.fullmatch(source) or source.startswith((".", "/", "~")):
+        raise CheckpointError(
+            f"{source!r} is neither a folder nor a Hugging Face id like OWNER/NAME: check the path"
+        )
+    if not _COMMIT.fullmatch(revision):
+        raise CheckpointError(
+            f"revision of {source} is {revision!r}, expected the 40 hexadecimal digits of a "
+            "commit: pin it, since a newer revision is another policy"
+        )
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise EnvironmentLacksError(
+            "huggingface_hub is not installed: pip install 'cosmos_lite_ros[policy]'"
+        ) from error
+    wanted: dict[str, Any] = {"revision": revision, "allow_patterns": list(_WANTED)}
+    try:
+        return Path(snapshot_download(source, local_files_only=True, **wanted))
+    except (LocalEntryNotFoundError, FileNotFoundError):
+        pass
+    try:
+        return Path(snapshot_download(source, **wanted))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise EnvironmentLacksError(
+            f"{source} at {revision[:12]} is not in the local cache and cannot be downloaded "
+            f"({reason}): download it where there is a network, or try profile:=tiny"
+        ) from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise CheckpointError(
+            f"{path} is missing: expected a folder with transformer/, vae/ and text_tokenizer/ "
+            "(diffusers layout)"
+        )
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(loaded, dict):
+        raise CheckpointError(f"{path} holds {type(loaded).__name__}, expected a JSON object")
+    return loaded
+
+
+def _shard_names(folder: Path) -> list[str]:
+    """File names of the shards of one part, from its own index, else the single file."""
+    indexes = sorted(folder.glob("*.safetensors.index.json"))
+    if indexes:
+        weight_map = _read_json(indexes[0]).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise CheckpointError(f"{indexes[0]} has no weight_map: the index is damaged")
+        names = sorted({str(v) for v in weight_map.values()})
+        for name in names:
+            # A name out of a file never leaves its folder.
+            if Path(name).name != name or not name.endswith(".safetensors"):
+                raise CheckpointError(
+                    f"{indexes[0]} names {name!r}, expected a .safetensors file beside it"
+                )
+        return names
+    names = sorted(p.name for p in folder.glob("*.safetensors"))
+    if len(names) != 1:
+        raise CheckpointError(
+            f"{folder} holds {len(names)} .safetensors files and no index, expected one file or an "
+            "index: the checkpoint is incomplete"
+        )
+    return names
+
+
+def _tensor_files(folder: Path) -> tuple[TensorFile, ...]:
+    files = []
+    for name in _shard_names(folder):
+        path = folder / name
+        if not path.is_file():
+            raise CheckpointError(
+                f"{path} is missing though the index names it: copy or download the shard again"
+            )
+        try:
+            with safe_open(path, framework="pt") as handle:
+                shapes = {k: tuple(handle.get_slice(k).get_shape()) for k in handle.keys()}
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(
+                f"{path} is damaged ({error}): copy or download the shard again"
+            ) from error
+        files.append(TensorFile(path, shapes))
+    return tuple(files)
+
+
+def _marked_random(folder: Path) -> bool:
+    path = folder / MARKER_FILE
+    return path.is_file() and bool(_read_json(path).get("random_weights", False))
+
+
+def inspect(source: str, revision: str = "") -> CheckpointInfo:
+    """Read every header of a checkpoint; reads no tensor.
+
+    Raises:
+        CheckpointError: what is missing, foreign or damaged.
+        EnvironmentLacksError: a Hugging Face id that is neither cached nor reachable.
+    """
+    folder = resolve(source, revision)
+    config_path = folder / "transformer" / "config.json"
+    config = parse_config(_read_json(config_path), str(config_path))
+    vae_config = _read_json(folder / "vae" / "config.json")
+    tokenizer = folder / "text_tokenizer"
+    if not tokenizer.is_dir():
+        tokenizer = folder
+    if not (tokenizer / "tokenizer.json").is_file():
+        raise CheckpointError(
+            f"{folder} has no text_tokenizer/tokenizer.json: the checkpoint is incomplete"
+        )
+    # Anything smaller than the released policies was never trained for a robot: golden and test
+    # networks carry no mark.
+    released = RELEASED_SIZES[config.family] == (config.layers, config.hidden)
+    return CheckpointInfo(
+        folder=folder,
+        source=source,
+        revision=revision,
+        config=config,
+        vae_config=vae_config,
+        transformer_files=_tensor_files(folder / "transformer"),
+        vae_files=_tensor_files(folder / "vae"),
+        tokenizer_folder=tokenizer,
+        random_weights=_marked_random(folder) or not released,
+    )
+
+
+def check_keys(
+    files: tuple[TensorFile, ...], expected: dict[str, tuple[int, ...]], part: str
+) -> None:
+    """Insist on zero missing, zero unexpected and zero mis-shaped tensors.
+
+    Raises:
+        CheckpointError: with the counts and the first names.
+    """
+    found = {k: s for f in files for k, s in f.shapes.items() if not _STRAY.fullmatch(k)}
+    missing = sorted(expected.keys() - found.keys())
+    unexpected = sorted(found.keys() - expected.keys())
+    if missing or unexpected:
+        example = f"first missing {missing[0]}" if missing else f"first unexpected {unexpected[0]}"
+        raise CheckpointError(
+            f"{part}: {len(missing)} tensors missing, {len(unexpected)} unexpected ({example}): "
+            "configuration and weights belong to different models, or a file is incomplete"
+        )
+    for key, shape in expected.items():
+        if found[key] != shape:
+            raise CheckpointError(
+                f"{part}: {key} is {list(found[key])}, its configuration says {list(shape)}: "
+                "configuration and weights belong to different models"
+            )
+
+
+def _tensors(files: tuple[TensorFile, ...]) -> Iterator[tuple[str, Tensor]]:
+    for file in files:
+        with safe_open(file.path, framework="pt") as handle:
+            for key in handle.keys():
+                if not _STRAY.fullmatch(key):
+                    yield key, handle.get_tensor(key)
+
+
+def fill(
+    module: nn.Module,
+    files: tuple[TensorFile, ...],
+    *,
+    device: torch.device,
+    dtype: Callable[[str], torch.dtype],
+    progress: Progress | None = None,
+    step: str = "",
+) -> None:
+    """Move tensor after tensor into a module built on the meta device.
+
+    Tensors that the module no longer holds (a part that this request never uses) are skipped.
+    Peak memory is the module plus one tensor.
+    """
+    wanted = dict(module.named_parameters()) | dict(module.named_buffers())
+    total = max(1, sum(len(f.shapes) for f in files))
+    for done, (key, tensor) in enumerate(_tensors(files), 1):
+        if key in wanted:
+            owner_name, _, leaf = key.rpartition(".")
+            owner = module.get_submodule(owner_name)
+            moved = tensor.to(device=device, dtype=dtype(key))
+            if leaf in owner._parameters:
+                setattr(owner, leaf, nn.Parameter(moved, requires_grad=False))
+            else:
+                setattr(owner, leaf, moved)
+        if progress is not None:
+            progress(done / total, step)
