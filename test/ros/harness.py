@@ -36,6 +36,8 @@ def ros_environment(domain: int, **extra: str) -> dict[str, str]:
         "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
+        # The source tree before an installed copy, as for the tests themselves.
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
         "RCUTILS_COLORIZED_OUTPUT": "0",
         **extra,
     }
