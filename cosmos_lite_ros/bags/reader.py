@@ -61,6 +61,7 @@ class BagTopic:
         starts_with_header: whether the stamp lies at a fixed place (see stamps.py).
         digest: RIHS01 type hash, empty where the bag has none and the type is unknown.
         qos: profiles that its publishers offered while it was recorded.
+        encoding: of its messages; ``cdr`` is what ROS 2 sends.
     """
 
     name: str
@@ -70,6 +71,7 @@ class BagTopic:
     starts_with_header: bool
     digest: str
     qos: tuple[Qos, ...]
+    encoding: str = "cdr"
 
 
 class Bag:
@@ -340,6 +342,7 @@ class Bag:
                 self._types.starts_with_header(first.msgtype) and not problem,
                 first.digest or self._types.digest(first.msgtype),
                 tuple(q for p in parts for q in p.qos),
+                first.encoding,
             )
             if problem:
                 self.notes.append(f"{name} ({first.msgtype}) cannot be decoded: {problem}")
