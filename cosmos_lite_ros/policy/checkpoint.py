@@ -31,11 +31,10 @@ _REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 # Files of a repository that a policy request reads.
 _WANTED = (
-    "model_index.json",
     "transformer/*",
     "vae/*",
     "text_tokenizer/*",
-    "tokenizer*",
+    "*.json",
     "*.jinja",
 )
 # Left over in Edge's file by its converter; the real ones are under layers.N.
@@ -163,7 +162,8 @@ def _tensor_files(folder: Path) -> tuple[TensorFile, ...]:
             )
         try:
             with safe_open(path, framework="pt") as handle:
-                shapes = {k: tuple(handle.get_slice(k).get_shape()) for k in handle.keys()}
+                keys = list(handle.keys())
+                shapes = {k: tuple(handle.get_slice(k).get_shape()) for k in keys}
         except (SafetensorError, OSError) as error:
             raise CheckpointError(
                 f"{path} is damaged ({error}): copy or download the shard again"
@@ -239,7 +239,8 @@ def check_keys(
 def _tensors(files: tuple[TensorFile, ...]) -> Iterator[tuple[str, Tensor]]:
     for file in files:
         with safe_open(file.path, framework="pt") as handle:
-            for key in handle.keys():
+            keys = list(handle.keys())
+            for key in keys:
                 if not _STRAY.fullmatch(key):
                     yield key, handle.get_tensor(key)
 

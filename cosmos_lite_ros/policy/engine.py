@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cosmos_lite_ros import __version__
 from cosmos_lite_ros.contract.chunk import ActionChunk
-from cosmos_lite_ros.contract.constants import ACTION_WIDTH, JOINTS
+from cosmos_lite_ros.contract.constants import ACTION_WIDTH, COMPOSED_HEIGHT, COMPOSED_WIDTH, JOINTS
 from cosmos_lite_ros.contract.observation import Observation
 from cosmos_lite_ros.contract.prompt import PromptFormat, build_prompt, state_row
 from cosmos_lite_ros.contract.views import pad_canvas
@@ -190,15 +190,19 @@ class PolicyEngine:
         return self._worker.submit(run)
 
     def warm_up(self) -> None:
-        """One full request on a grey image, so that the first real one is like any other."""
-        composed = np.full((540, 640, 3), 127, np.uint8)
+        """One full request on a grey image, so that the first real one is like any other.
+
+        Leaves nothing behind: the text cache and its counters start anew.
+        """
+        composed = np.full((COMPOSED_HEIGHT, COMPOSED_WIDTH, 3), 127, np.uint8)
         observation = Observation(composed, np.zeros(JOINTS), 0.0, "warm up")
-        self._worker.submit(
-            lambda: self._run(observation, self.settings.sampler, 0, False)
-        ).result()
-        # The warm-up prompt leaves no trace.
-        self._worker.submit(self._texts.clear).result()
-        self._texts.hits = self._texts.misses = 0
+
+        def run() -> None:
+            self._run(observation, self.settings.sampler, 0, False)
+            self._texts.clear()
+            self._texts.hits = self._texts.misses = 0
+
+        self._worker.submit(run).result()
 
     def act(
         self,
@@ -283,7 +287,7 @@ class PolicyEngine:
         if seed is None:
             advance = self._requests if self.settings.seed_mode == "advance" else 0
             seed = (self.settings.seed + advance) % 2**32
-        self._requests += 1
+            self._requests += 1
         noise = self._draw(seed)
         latent = self._encoder.encode(pad_canvas(observation.image))
         encoded = time.perf_counter()

@@ -1,6 +1,6 @@
 # Copyright 2026 The cosmos_lite_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Cosmos 3 network, split in two: the text tower once per prompt, the generation tower per step.
+"""The Cosmos 3 network in two parts: text tower once a prompt, generation tower every step.
 
 The modules are diffusers' ``Cosmos3OmniTransformer`` (bit-identical to NVIDIA's network); the way
 through them is ours. The text tower attends to text alone, causally, so its keys and values depend

@@ -25,7 +25,7 @@ class Trace:
     Attributes:
         latent_frame0: [48, 33, 40].
         noisy_action: per step [33, 8], the sampler's state entering the step.
-        velocity_cond, velocity_uncond: per step [33, 8], row 0 zero; NaN where a branch did not run.
+        velocity_cond, velocity_uncond: per step [33, 8], row 0 zero; NaN where not run.
         model_action: [33, 8], the result in model space (gripper 1 = open).
         video_latent: [48, 9, 33, 40].
     """

@@ -86,5 +86,5 @@ class ImageEncoder:
         image = pixels.permute(2, 0, 1).float() / 127.5 - 1.0
         # mean, not a sample
         mu = self._model.encode(image[None, :, None].to(self._dtype)).latent_dist.mode()
-        latent = (mu - self._mean) * self._scale
+        latent: Tensor = (mu - self._mean) * self._scale
         return latent[0, :, 0, :LATENT_HEIGHT, :LATENT_WIDTH].float()

@@ -40,7 +40,7 @@ def _cases() -> list[Any]:
     for root in (GOLDEN, SHARED / "golden"):
         for path in sorted(root.glob("*/cases/*.npz")):
             found.setdefault((path.parent.parent.name, path.stem), path)
-    return [pytest.param(f, p, id=f"{f}-{name}") for (f, name), p in sorted(found.items())]
+    return [pytest.param((f, p), id=f"{f}-{name}") for (f, name), p in sorted(found.items())]
 
 
 def load_case(path: Path) -> dict[str, Any]:
