@@ -182,9 +182,10 @@ def resize_bilinear(image: Pixels, height: int, width: int) -> Pixels:
     """Bilinear without antialias, floats cut to integers: uint8 [h, w, 3] to [height, width, 3].
 
     Equals ``torch.nn.functional.interpolate(image.float(), mode="bilinear", align_corners=False)``
-    and a cut to uint8, bit for bit, as torch computes it on a CPU with more than one thread (with
-    one thread it rounds in another order, and single pixels differ by one level). Products are
-    added without being rounded first, as the fused instruction does it there.
+    and a cut to uint8, bit for bit, as torch computes it on a CPU with more than one thread. (With
+    one thread, and for results below about 64x64, it rounds in another order, and single pixels
+    differ by one level.) Products are added without being rounded first, as the fused instruction
+    does it there.
     """
     source_height, source_width = image.shape[:2]
     if (source_height, source_width) == (height, width):
