@@ -83,7 +83,7 @@ class ManagedNode(LifecycleNode):  # type: ignore[misc]
         super().__init__(name)
         self.last_error: BaseException | None = None
         self._pending: Future[None] | None = None
-        self._answer: Callable[[bool], None] | None = None
+        self._reply: Callable[[bool], None] | None = None
         # The caller of ~/change_state whose answer is held back.
         self._hold_next = False
         self._held: Any = None
@@ -158,7 +158,7 @@ class ManagedNode(LifecycleNode):  # type: ignore[misc]
             )
             done(False)
             return
-        self._answer = done
+        self._reply = done
         self._state_machine.trigger_transition_by_id(transition_id, True)
         try:
             self._pending = self._work(transition_id)
@@ -197,9 +197,9 @@ class ManagedNode(LifecycleNode):  # type: ignore[misc]
             if label == "configuring":
                 self.cleanup()
         self._state_machine.trigger_transition_by_label(outcome.to_label(), True)
-        answer, self._answer = self._answer, None
-        if answer is not None:
-            answer(error is None)
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            reply(error is None)
 
     def _on_poll(self) -> None:
         if self._pending is not None:
@@ -311,11 +311,17 @@ class _Stop:
         self.requested = False
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
-        threading.Thread(target=self._watch, name="exit-watchdog", daemon=True).start()
+        self._thread = threading.Thread(target=self._watch, name="exit-watchdog", daemon=True)
+        self._thread.start()
 
     def handle(self, number: int, frame: object) -> None:
         """Signal handler, in the main thread."""
         self.requested = True
+
+    def other_threads(self) -> bool:
+        """Whether threads besides the main one and the watchdog are alive."""
+        own = (threading.main_thread(), self._thread)
+        return any(thread not in own for thread in threading.enumerate())
 
     def _watch(self) -> None:
         # Woken by the C part of the signal handling, so also while the main thread is in C code.
@@ -354,9 +360,8 @@ def run_node(factory: Callable[[], Node], argv: Sequence[str] | None = None) -> 
         code = _run(factory, arguments, stop)
     sys.stdout.flush()
     sys.stderr.flush()
-    others = [t for t in threading.enumerate() if t is not threading.main_thread()]
-    if stop.requested or any(not t.daemon for t in others):
-        # Other threads may be deep in a computation, which the interpreter would wait for.
+    if stop.requested or stop.other_threads():
+        # They may be deep in a computation, which the interpreter would wait for or tear apart.
         os._exit(code)
     return code
 
