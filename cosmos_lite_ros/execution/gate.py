@@ -1,0 +1,187 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The gate before the buffer: what a chunk must be like before any of its rows may move an arm.
+
+Finite comes first: NaN passes through every clip and comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cosmos_lite_ros.contract.constants import CHUNK_ROWS, ROW_PERIOD_S
+from cosmos_lite_ros.contract.robots import RobotType
+from cosmos_lite_ros.execution.limiter import Floats
+from cosmos_lite_ros.execution.settings import ExecutorSettings
+
+Outcome = Literal["clamp", "reject_chunk", "stop"]
+_SEVERITY: dict[Outcome, int] = {"clamp": 0, "reject_chunk": 1, "stop": 2}
+
+
+class GateFlag(IntFlag):
+    """What the gate and the limiter saw; the values of ExecutorStatus.gate_flags."""
+
+    NON_FINITE = 1
+    SHAPE = 2
+    JOINT_NAMES = 4
+    POSITION_LIMIT = 8
+    STEP = 16
+    SPIKE = 32
+    START = 64
+    RANDOM_WEIGHTS = 128
+    LIMITER = 256
+
+
+@dataclass(frozen=True, eq=False)
+class IncomingChunk:
+    """An action chunk as it came, nothing of it believed yet; fields as in ActionChunk.msg."""
+
+    chunk_id: int
+    request_id: int
+    epoch: int
+    joint_names: tuple[str, ...]
+    rows: int
+    row_period_s: float
+    positions: npt.NDArray[np.float64]
+    gripper: npt.NDArray[np.float64]
+    stamp_ns: int
+    joint_state_stamp_ns: int
+    random_weights: bool
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A chunk that must not be executed; ``stop`` when the executor must stop, too."""
+
+    flag: GateFlag
+    reason: str
+    stop: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Passed:
+    """Rows that may be executed: clamped positions [n, joints] rad, and flags [n] of each row."""
+
+    positions: Floats
+    flags: npt.NDArray[np.int64]
+
+
+class Gate:
+    """Checks of chunks against a robot type, as the settings say. Changes nothing by itself."""
+
+    def __init__(self, robot: RobotType, settings: ExecutorSettings) -> None:
+        self._robot = robot
+        self._settings = settings
+        self._low, self._high = robot.limits()
+        self._step = np.array(robot.velocity_max) * settings.velocity_scale * ROW_PERIOD_S
+
+    def table(self, chunk: IncomingChunk) -> Floats | Failed:
+        """The positions [rows, joints], columns in the order of the robot type.
+
+        Checks what makes a chunk readable: finite, shape, joint names, and random weights.
+        """
+        limits, joints = self._settings.limits, len(self._robot.joint_names)
+        if not (np.isfinite(chunk.positions).all() and np.isfinite(chunk.gripper).all()):
+            reason = "the chunk holds values that are not finite"
+            return _failed(GateFlag.NON_FINITE, reason, limits.finite)
+        shape = (chunk.positions.size, chunk.gripper.size)
+        if not 1 <= chunk.rows <= CHUNK_ROWS or shape != (chunk.rows * joints, chunk.rows):
+            reason = (
+                f"the chunk has {chunk.rows} rows, {shape[0]} positions and {shape[1]} gripper "
+                f"values, expected 1 to {CHUNK_ROWS} rows of {joints} positions"
+            )
+            return _failed(GateFlag.SHAPE, reason, limits.shape)
+        if not abs(chunk.row_period_s - ROW_PERIOD_S) < 1e-6:
+            reason = f"rows {chunk.row_period_s:.6g} s apart, expected {ROW_PERIOD_S:.6g} s"
+            return _failed(GateFlag.SHAPE, reason, limits.shape)
+        names = list(chunk.joint_names)
+        if sorted(names) != sorted(self._robot.joint_names):
+            reason = (
+                f"the chunk is for joints {', '.join(names)}, expected "
+                f"{', '.join(self._robot.joint_names)}"
+            )
+            return _failed(GateFlag.JOINT_NAMES, reason, limits.joint_names)
+        real = not self._settings.dry_run
+        if chunk.random_weights and real and not self._settings.allow_random_weights:
+            reason = (
+                "the chunk comes from a checkpoint with random weights: use dry_run, or "
+                "allow_random_weights in a simulator"
+            )
+            return Failed(GateFlag.RANDOM_WEIGHTS, reason, False)
+        columns = [names.index(name) for name in self._robot.joint_names]
+        return np.ascontiguousarray(chunk.positions.reshape(chunk.rows, joints)[:, columns])
+
+    def rows(self, table: Floats, first: int, previous: Floats) -> Passed | Failed:
+        """Check the rows that would be executed.
+
+        Args:
+            table: finite positions [n, joints], rad.
+            first: the first row that would be; those before it are not judged.
+            previous: what is commanded just before that row, rad [joints].
+        """
+        limits = self._settings.limits
+        flags = np.zeros(len(table), np.int64)
+        failures: list[tuple[Outcome, GateFlag, str]] = []
+        live = np.arange(len(table))[:, None] >= first
+        steps = np.abs(np.diff(table, axis=0, prepend=table[:1]))
+        steps[first] = 0.0
+        jumps = steps.copy()
+        jumps[first] = np.abs(table[first] - previous)
+        checks: tuple[tuple[Outcome, GateFlag, npt.NDArray[np.bool_], Floats, str], ...] = (
+            (
+                limits.spike,
+                GateFlag.SPIKE,
+                jumps > self._settings.max_spike_rad,
+                jumps,
+                "rad away from the row before, expected at most max_spike_rad = "
+                f"{self._settings.max_spike_rad:g}",
+            ),
+            (
+                limits.position,
+                GateFlag.POSITION_LIMIT,
+                (table < self._low) | (table > self._high),
+                table,
+                "rad, outside the position limits",
+            ),
+            (
+                limits.step,
+                GateFlag.STEP,
+                steps > self._step,
+                steps,
+                "rad from the row before, more than velocity_scale allows",
+            ),
+        )
+        for policy, flag, broken, values, words in checks:
+            broken &= live
+            hit = broken.any(axis=1)
+            flags[hit] |= int(flag)
+            if hit.any():
+                row, joint = (int(i) for i in np.argwhere(broken)[0])
+                name = self._robot.joint_names[joint]
+                text = f"row {row}: {name} is {values[row, joint]:.4g} {words}"
+                failures.append((policy, flag, text))
+        worst = max(failures, key=lambda f: _SEVERITY[f[0]], default=None)
+        if worst is not None and worst[0] != "clamp":
+            return _failed(worst[1], worst[2], worst[0])
+        return Passed(np.clip(table, self._low, self._high), flags)
+
+    def farthest(self, a: Floats, b: Floats) -> tuple[float, str]:
+        """The largest distance between two positions, rad, and the joint that has it."""
+        distance = np.abs(a - b)
+        joint = int(np.argmax(distance))
+        return float(distance[joint]), self._robot.joint_names[joint]
+
+
+def _failed(flag: GateFlag, reason: str, policy: Outcome) -> Failed:
+    return Failed(flag, reason, policy == "stop")
+
+
+def flag_names(flags: int) -> Sequence[str]:
+    """The names of the flags that are set."""
+    return [flag.name or "" for flag in GateFlag if flags & flag]

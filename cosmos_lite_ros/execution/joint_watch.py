@@ -1,0 +1,77 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The measured joints at the executor, and how old they are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cosmos_lite_ros.contract.joints import JointStateBuffer, JointStateMessage
+from cosmos_lite_ros.contract.robots import RobotType
+from cosmos_lite_ros.execution.clock import NS
+from cosmos_lite_ros.execution.limiter import Floats
+
+
+class JointWatch:
+    """Joint states by name, their age by arrival on the steady clock and by their stamps.
+
+    The age is the larger of the two, so neither a silent driver nor one that repeats old states
+    passes. A jump of ROS time makes old stamps meaningless: until the next message the age by
+    arrival counts alone.
+    """
+
+    def __init__(self, robot: RobotType) -> None:
+        self.buffer = JointStateBuffer(robot.joint_names)
+        self._names = frozenset(robot.joint_names)
+        self._arrival_ns: int | None = None
+        self._positions: Floats | None = None
+
+    def push(self, message: JointStateMessage, now_ns: int, ros_ns: int) -> None:
+        """Take a sensor_msgs/JointState; ``now_ns`` steady, ``ros_ns`` ROS time of arrival."""
+        if not self.buffer.push(message, ros_ns):
+            return
+        sample = self.buffer.newest()
+        if sample is not None:
+            self._positions = np.array(sample.positions)
+            self._arrival_ns = now_ns
+        elif any(
+            name in self._names and not math.isfinite(position)
+            for name, position in zip(message.name, message.position, strict=True)
+        ):
+            # Unlike a joint that is only awaited, one that is not finite ends what was known.
+            self._positions = self._arrival_ns = None
+
+    def time_jumped(self) -> None:
+        """ROS time has jumped."""
+        self.buffer.reset()
+
+    @property
+    def positions(self) -> Floats | None:
+        """Newest measured joints, rad [joints] in the robot type's order; None before the first."""
+        return self._positions
+
+    def age_s(self, now_ns: int, ros_ns: int) -> float:
+        """Age of the oldest joint, s; infinity while a joint is unknown."""
+        if self._arrival_ns is None:
+            return math.inf
+        by_arrival = (now_ns - self._arrival_ns) / NS
+        if self.buffer.not_ready():
+            return by_arrival
+        _, stamp_ns, _ = self.buffer.oldest_joint(gripper=False)
+        return max(by_arrival, (ros_ns - stamp_ns) / NS)
+
+    def why_stale(self, now_ns: int, ros_ns: int, limit_s: float) -> str:
+        """One line that explains an age above the limit."""
+        if self._arrival_ns is None:
+            return self.buffer.not_ready() or self.buffer.last_problem
+        silence = (now_ns - self._arrival_ns) / NS
+        if silence > limit_s:
+            return f"no joint state for {silence:.2f} s, expected one every {limit_s:g} s"
+        name, stamp_ns, _ = self.buffer.oldest_joint(gripper=False)
+        age = (ros_ns - stamp_ns) / NS
+        return (
+            f"the state of {name} is {age:.3f} s old by its stamp, expected at most {limit_s:g} s: "
+            "synchronise the clocks, or use_sim_time with a recording's /clock"
+        )

@@ -1,0 +1,79 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command itself: where it is, and the trajectory that is sent next.
+
+Every command source goes through the one limiter that this owns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cosmos_lite_ros.execution import trajectory
+from cosmos_lite_ros.execution.limiter import Floats, Limiter, MotionState
+from cosmos_lite_ros.execution.trajectory import Reference, Trajectory
+
+
+class Motion:
+    """The commanded motion from tick to tick.
+
+    The receiver follows the last trajectory that it got, so after a skipped tick it is further
+    along it; ``commit`` takes that into account. Invariant: each trajectory begins where the one
+    before has led, with the same velocity.
+    """
+
+    def __init__(self, limiter: Limiter, points: int) -> None:
+        self.limiter = limiter
+        self.points = points
+        self._state: MotionState | None = None
+        self._sent: Trajectory | None = None
+        self._sent_tick = 0
+
+    @property
+    def position(self) -> Floats | None:
+        """The command at the beginning of this tick, rad [joints]; None when there is none yet."""
+        return None if self._state is None else self._state.position
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the command stands still and what was sent moves nothing any more."""
+        return self._sent is None
+
+    def begin(self, position: Floats) -> None:
+        """Start from rest at a position."""
+        self._state, self._sent = MotionState.rest(position), None
+
+    def forget(self) -> None:
+        """Where the command was does not matter any more."""
+        self._state = self._sent = None
+
+    def commit(self, tick: int) -> None:
+        """Begin a tick: the receiver is where the last trajectory has led by now."""
+        if self._sent is not None and tick > self._sent_tick:
+            periods = tick - self._sent_tick
+            self._state = self._sent.state_after(periods)
+            if self._sent.resting_after(periods):
+                self._sent = None
+
+    def follow(self, tick: int, reference: Reference, velocity: Floats | None = None) -> Trajectory:
+        """The trajectory of this tick along a reference."""
+        assert self._state is not None
+        return self._send(tick, trajectory.follow(self.limiter, self._state, reference, velocity))
+
+    def brake(self, tick: int) -> Trajectory | None:
+        """The trajectory that slows down to rest; None when the command is at rest."""
+        if self._state is None or self.at_rest:
+            return None
+        return self._send(tick, trajectory.brake(self.limiter, self._state, self.points))
+
+    def arrived(self, position: Floats) -> bool:
+        """Whether the command rests at a position."""
+        return (
+            self._state is not None
+            and self.at_rest
+            and bool(np.abs(self._state.position - position).max() < 1e-5)
+        )
+
+    def _send(self, tick: int, sent: Trajectory) -> Trajectory:
+        self._sent, self._sent_tick = sent, tick
+        return sent
