@@ -9,6 +9,7 @@ only a third of the frames arrive. The *publisher's* segment counts: camera driv
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 # Fast DDS 2 (Jazzy) and Fast DDS 3 (Kilted and later) read different names.
@@ -33,21 +34,32 @@ def share_folder() -> Path:
         raise FileNotFoundError(f"no config folder beside {source} and no installation") from error
 
 
+def dds_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that point Fast DDS at config/fastdds.xml; none where a profile is chosen.
+
+    Args:
+        environment: what is set already, such as ``os.environ``.
+    """
+    if any(environment.get(name) for name in _PROFILE_VARIABLES):
+        return {}
+    try:
+        profile = share_folder() / "config" / "fastdds.xml"
+    except FileNotFoundError:
+        return {}
+    if not profile.is_file():
+        return {}
+    found = dict.fromkeys(_PROFILE_VARIABLES, str(profile))
+    # Only transports come from the file; quality of service stays what the code says.
+    if _QOS_FROM_XML not in environment:
+        found[_QOS_FROM_XML] = "0"
+    return found
+
+
 def use_shipped_dds_profile() -> bool:
     """Point Fast DDS at config/fastdds.xml, unless the user has chosen a profile; True if set.
 
     It must run before ``rclpy.init``. It changes this process and its children only.
     """
-    if any(os.environ.get(name) for name in _PROFILE_VARIABLES):
-        return False
-    try:
-        profile = share_folder() / "config" / "fastdds.xml"
-    except FileNotFoundError:
-        return False
-    if not profile.is_file():
-        return False
-    for name in _PROFILE_VARIABLES:
-        os.environ[name] = str(profile)
-    # Only transports come from the file; quality of service stays what the code says.
-    os.environ.setdefault(_QOS_FROM_XML, "0")
-    return True
+    found = dds_environment(os.environ)
+    os.environ.update(found)
+    return bool(found)
