@@ -28,7 +28,7 @@ from cosmos_lite_ros.execution.gripper import GripperLogic
 from cosmos_lite_ros.execution.intake import Intake
 from cosmos_lite_ros.execution.interlocks import Interlocks
 from cosmos_lite_ros.execution.joint_watch import JointWatch
-from cosmos_lite_ros.execution.limiter import Floats, Limiter, MotionLimits
+from cosmos_lite_ros.execution.limiter import Limiter, MotionLimits
 from cosmos_lite_ros.execution.machine import State, StateMachine, StopReason
 from cosmos_lite_ros.execution.motion import Motion
 from cosmos_lite_ros.execution.output import (
@@ -141,6 +141,11 @@ class ExecutorCore:
         self._stop(reason, text or "stopped by the operator", now_ns)
         return Answer(True, "stopped")
 
+    def disarm(self, now_ns: int) -> None:
+        """STOPPED(NOT_ARMED), whatever was before: the node becomes active."""
+        self.machine = StateMachine(now_ns)
+        self._new_epoch()
+
     def reset(self, now_ns: int) -> Answer:
         """Stop, and forget what belongs to the running episode but the instruction."""
         self._stop(StopReason.OPERATOR, "reset by the operator", now_ns)
@@ -218,7 +223,12 @@ class ExecutorCore:
             # Nobody is there who could answer: ask again as soon as somebody is.
             self.requests.forget()
         elif self.requests.expire(now_ns):
-            self._error(f"no chunk within {self.settings.request_timeout_s:g} s", now_ns)
+            text = f"no chunk within {self.settings.request_timeout_s:g} s"
+            if self.machine.state in _MOVING:
+                self._error(text, now_ns)
+            else:
+                # Nothing moves yet: a policy that is still warming up may be waited for.
+                self.incidents.chunk = text
 
     # Chunks.
 
@@ -233,8 +243,9 @@ class ExecutorCore:
                 )
                 continue
             self.requests.answered(now_ns)
+            hold = self._motion.hold(self.joints.positions, self.settings.start_tolerance_rad)
             rested = self.machine.state is State.UNDERRUN and self._motion.at_rest
-            failed = self._intake.take(chunk, tick, now_ns, self._hold_position(), rested)
+            failed = self._intake.take(chunk, tick, now_ns, hold, rested)
             if isinstance(failed, Failed):
                 notes.flags |= int(failed.flag)
                 self.counters.chunks_rejected += 1
@@ -268,23 +279,6 @@ class ExecutorCore:
             self._stop(
                 StopReason.POLICY_ERRORS, f"{self._errors} errors in a row, last: {text}", now_ns
             )
-
-    def _hold_position(self) -> Floats | None:
-        """Where the next command would be without a row."""
-        if self._motion.at_rest:
-            return self._start_position(self.joints.positions)
-        return self._motion.position
-
-    def _start_position(self, measured: Floats | None) -> Floats | None:
-        """Where motion starts from rest: the last command while the arm is near it, else the arm.
-
-        The receiver still holds the last command; the arm sags from it by a little.
-        """
-        command = self._motion.position
-        if measured is None or command is None:
-            return measured
-        near = np.abs(command - measured).max() <= self.settings.start_tolerance_rad
-        return command if near else measured
 
     # Motion.
 
@@ -330,11 +324,9 @@ class ExecutorCore:
         """The start guard: whether the first row may be commanded now."""
         self._starting = False
         first, measured = self._buffer.position, self.joints.positions
-        start = self._start_position(measured)
         assert first is not None
         assert measured is not None
-        assert start is not None
-        self._motion.begin(start)
+        self._motion.begin(measured, self.settings.start_tolerance_rad)
         distance, joint = self._gate.farthest(first, measured)
         if distance <= self.settings.start_tolerance_rad:
             return True

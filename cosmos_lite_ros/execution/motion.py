@@ -39,13 +39,24 @@ class Motion:
         """Whether the command stands still and what was sent moves nothing any more."""
         return self._sent is None
 
-    def begin(self, position: Floats) -> None:
-        """Start from rest at a position."""
-        self._state, self._sent = MotionState.rest(position), None
+    def hold(self, measured: Floats | None, tolerance_rad: float) -> Floats | None:
+        """Where the next command would be without a row, rad [joints]; None while unknown.
 
-    def forget(self) -> None:
-        """Where the command was does not matter any more."""
-        self._state = self._sent = None
+        At rest it is the last command as long as the arm is within the tolerance of it, since the
+        receiver still holds that and the arm sags from it by a little; else it is the arm.
+        """
+        command = self.position
+        if not self.at_rest or measured is None:
+            return command
+        if command is not None and np.abs(command - measured).max() <= tolerance_rad:
+            return command
+        return measured
+
+    def begin(self, measured: Floats, tolerance_rad: float) -> None:
+        """Start from rest, where ``hold`` says."""
+        position = self.hold(measured, tolerance_rad)
+        assert position is not None
+        self._state, self._sent = MotionState.rest(position), None
 
     def commit(self, tick: int) -> None:
         """Begin a tick: the receiver is where the last trajectory has led by now."""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cosmos_lite_ros.execution.limiter import Floats
 from cosmos_lite_ros.execution.machine import State, StopReason
@@ -91,4 +91,3 @@ class Incidents:
     chunk: str = ""
     instruction: str = ""
     clock: str = ""
-    lines: dict[str, str] = field(default_factory=dict)
