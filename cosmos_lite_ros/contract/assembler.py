@@ -40,10 +40,16 @@ SkipKind = Literal[
     "instruction", "no_image", "image_age", "camera_skew", "frozen_image", "decode", "joint_state"
 ]
 
+# A line is said once; this bounds what a message's own text (joint names) can make us remember.
+_MAX_NOTICES: Final = 256
+# A check sum over this many bytes costs 0.2 ms; of larger images evenly spaced rows are taken. The
+# noise of a real sensor changes every row.
+_FINGERPRINT_BYTES: Final = 1 << 20
+
 
 @dataclass(frozen=True)
 class AssemblerSettings:
-    """How observations are made. Times in s; see INTERFACES for the parameters of the same name.
+    """How observations are made; the node's parameters of the same names. Times in s.
 
     Attributes:
         joint_names: the seven joints of the arm, in the policy's order.
@@ -383,13 +389,6 @@ class ObservationAssembler:
                     f"{mapping.closed:g}: check the parameters gripper.open and gripper.closed"
                 )
         return mapping.to_unit(value)
-
-
-# A line is said once; this bounds what a message's own text (joint names) can make us remember.
-_MAX_NOTICES: Final = 256
-# A check sum over this many bytes costs 0.2 ms; of larger images evenly spaced rows are taken. The
-# noise of a real sensor changes every row.
-_FINGERPRINT_BYTES: Final = 1 << 20
 
 
 def fingerprint(message: Any) -> int:

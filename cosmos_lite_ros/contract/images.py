@@ -113,7 +113,7 @@ def decode_compressed(message: CompressedImageMessage) -> Pixels:
     image_transport (``rgb8; jpeg compressed bgr8``) says what the raw image was, and the file then
     holds ordinary colours. Grey files become RGB, alpha is dropped, an EXIF orientation is not
     applied (the raw topic would not be rotated either). Pillow decodes, because it reports a frame
-    with missing data, which OpenCV before 4.8 completes with grey and returns.
+    with missing data, which OpenCV 4.6 (Ubuntu 24.04's) completes with grey and returns.
 
     Returns:
         uint8 [height, width, 3] RGB, C-contiguous.

@@ -220,10 +220,13 @@ class JointStateBuffer:
 
 
 def _nearest(items: deque[_T], arrival_ns: int, arrival: Callable[[_T], int]) -> _T:
-    """The item that arrived nearest; from the newest backwards, since that is where it is."""
+    """The item that arrived nearest, of equals the newest; sought from the newest backwards."""
     best = items[-1]
+    least = abs(arrival(best) - arrival_ns)
     for item in reversed(items):
-        if abs(arrival(item) - arrival_ns) > abs(arrival(best) - arrival_ns):
+        apart = abs(arrival(item) - arrival_ns)
+        if apart > least:
             break
-        best = item
+        if apart < least:
+            best, least = item, apart
     return best
