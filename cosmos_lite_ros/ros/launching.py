@@ -6,29 +6,24 @@
 2. ``params_file``,
 3. launch arguments that were given.
 
-Neither torch nor rclpy is imported: ``ros2 launch`` may run outside the policy's environment.
+Neither torch nor rclpy is imported: ``ros2 launch`` may run outside the policy's environment. And
+launch itself only where an action is made, so that the rest can be used without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from launch import LaunchContext, LaunchDescription
-from launch.actions import (
-    DeclareLaunchArgument,
-    LogInfo,
-    OpaqueFunction,
-    SetEnvironmentVariable,
-)
-from launch.substitutions import LaunchConfiguration
-from launch_ros.actions import Node
-from launch_ros.parameter_descriptions import ParameterValue
+from typing import TYPE_CHECKING, Any
 
 from cosmos_lite_ros.contract.robots import robot_type
 from cosmos_lite_ros.errors import BadInputError
 from cosmos_lite_ros.ros.dds import dds_environment, share_folder
+
+if TYPE_CHECKING:
+    from launch import LaunchContext, LaunchDescription
+    from launch.actions import LogInfo, SetEnvironmentVariable
+    from launch_ros.actions import Node
 
 PACKAGE = "cosmos_lite_ros"
 
@@ -37,6 +32,9 @@ def description(
     arguments: Mapping[str, tuple[str, str]], start: Callable[[LaunchContext], list[Any]]
 ) -> LaunchDescription:
     """A launch description: arguments (default and description by name), then ``start``."""
+    from launch import LaunchDescription
+    from launch.actions import DeclareLaunchArgument, OpaqueFunction
+
     declared = [
         DeclareLaunchArgument(name, default_value=default, description=text)
         for name, (default, text) in arguments.items()
@@ -47,6 +45,8 @@ def description(
 
 def values_of(context: LaunchContext, arguments: Mapping[str, object]) -> dict[str, str]:
     """The launch arguments as text, by name."""
+    from launch.substitutions import LaunchConfiguration
+
     return {name: LaunchConfiguration(name).perform(context).strip() for name in arguments}
 
 
@@ -64,6 +64,8 @@ def is_true(values: Mapping[str, str], name: str) -> bool:
 
 def dds_profile(context: LaunchContext) -> list[SetEnvironmentVariable]:
     """Our Fast DDS profile for everything that this launch starts, unless the user has one."""
+    from launch.actions import SetEnvironmentVariable
+
     return [
         SetEnvironmentVariable(name, value)
         for name, value in dds_environment(context.environment).items()
@@ -104,6 +106,9 @@ def node_action(
     switches: Sequence[str] = (),
 ) -> Node:
     """A node of this package; see ``parameter_sources``."""
+    from launch_ros.actions import Node
+    from launch_ros.parameter_descriptions import ParameterValue
+
     files, single = parameter_sources(values, texts, switches)
     return Node(
         package=PACKAGE,
@@ -123,6 +128,8 @@ def node_action(
 def rviz_action(values: Mapping[str, str]) -> Any:
     """rviz2 with our view, or one line where it is not installed."""
     from ament_index_python.packages import PackageNotFoundError, get_package_prefix
+    from launch.actions import LogInfo
+    from launch_ros.actions import Node
 
     try:
         get_package_prefix("rviz2")
@@ -139,4 +146,6 @@ def rviz_action(values: Mapping[str, str]) -> Any:
 
 def not_in_this_version(name: str) -> LogInfo:
     """One line for an argument whose function does not exist yet."""
-    return LogInfo(msg=f"{name}:=true: there is no {name} in this version, nothing is started")
+    from launch.actions import LogInfo
+
+    return LogInfo(msg=f"{name}:=true: not in this version, nothing is started for it")

@@ -159,6 +159,14 @@ class PolicyNode(ManagedNode):
             try:
                 engine.warm_up()
                 self._report(1.0, "")
+                self.get_logger().info(
+                    "warmed up"
+                    + (
+                        ": random weights, the actions mean nothing physically"
+                        if engine.random_weights
+                        else ""
+                    )
+                )
             except BaseException:
                 self._report(1.0, "loaded, not active")
                 raise
