@@ -95,7 +95,9 @@ class BuildWithMessages(build_py):
             print(f"{NAME}: no ROS 2 environment is active: packing the Python part only")
             return
         for generated in sorted(STAGE.glob("l*/python3*/*-packages/" + NAME)):
-            shutil.copytree(generated, Path(self.build_lib) / NAME, dirs_exist_ok=True)
+            ignore = shutil.ignore_patterns("__pycache__", "*.c")
+            target = Path(self.build_lib) / NAME
+            shutil.copytree(generated, target, dirs_exist_ok=True, ignore=ignore)
 
 
 class PlatformDistribution(Distribution):
@@ -121,7 +123,7 @@ def data_files() -> list[tuple[str, list[str]]]:
         share = f"share/{NAME}"
         found["share/ament_index/resource_index/packages"] = [f"resource/{NAME}"]
         found[share] = ["package.xml"]
-        for folder in ("launch", "config"):
+        for folder in ("launch", "config", "msg"):
             found[f"{share}/{folder}"] = [
                 str(p.relative_to(HERE)) for p in sorted((HERE / folder).iterdir()) if p.is_file()
             ]

@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
         out: Annotated[Path, typer.Option(help="Folder for bag, logs, summary and plot.")],
         clip: Annotated[Path | None, typer.Option(help="Folder with the three videos.")] = None,
         seconds: Annotated[float, typer.Option(help="Time of executing, s.")] = 25.0,
-        mode: Annotated[str, typer.Option(help="sync or async.")] = "async",
+        mode: Annotated[str, typer.Option(help="sync or async.")] = "sync",
         domain: Annotated[int, typer.Option(help="ROS domain, 0 to 101.")] = 87,
     ) -> None:
         """A recording flows through ROS 2 topics into a policy; chunks are executed at 15 Hz."""

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from cosmos_lite_ros import __version__
 from cosmos_lite_ros.contract.prompt import Family, build_prompt
+from cosmos_lite_ros.contract.robots import PANDA
 from cosmos_lite_ros.errors import BadInputError
 from cosmos_lite_ros.policy.checkpoint import MARKER_FILE
 from cosmos_lite_ros.policy.layout import LATENT_CHANNELS
@@ -147,6 +148,18 @@ def _randomise(module: nn.Module, generator: torch.Generator) -> dict[str, Tenso
     return tensors
 
 
+def _centre(tensors: dict[str, Tensor]) -> None:
+    """Let the action head's bias say DROID's home pose and a half-open gripper.
+
+    The actions stay noise, but around a pose that a Panda can take, so that a demo's motion is not
+    pinned to a joint limit.
+    """
+    bias = tensors["action_proj_out.bias.weight"].float()
+    home = torch.tensor([*PANDA.home, 0.5])
+    bias[:, : home.numel()] -= home  # x0 = x - sigma * v
+    tensors["action_proj_out.bias.weight"] = bias.to(torch.bfloat16)
+
+
 def _tokenizer(family: Family) -> tuple[Tokenizer, dict[str, Any]]:
     """A byte-level BPE of 448 tokens, trained on the prompts themselves."""
     tokenizer = Tokenizer(models.BPE())
@@ -211,7 +224,9 @@ def _fill(folder: Path, family: Family, seed: int) -> None:
         model = Cosmos3OmniTransformer(**{k: v for k, v in config.items() if k[0] != "_"})
     # Edge is released as one file and Nano in shards.
     shards = 1 if family == "edge" else 2
-    _save(folder / "transformer", _randomise(model, generator), shards)
+    tensors = _randomise(model, generator)
+    _centre(tensors)
+    _save(folder / "transformer", tensors, shards)
     _write_json(folder / "transformer" / "config.json", config)
     vae_config = _vae_config(generator)
     with torch.device("meta"):

@@ -39,12 +39,13 @@ _ENABLE_PERIOD_S = 0.1
 _EXIT_S = 4.0
 Say = Callable[[str], None]
 
-# The recorded arm does not follow our commands, and random weights ask for jumps: both are
-# expected here and said in the summary.
+# The recorded arm does not follow our commands, and random weights ask for jumps all the time: both
+# are expected here and said in the summary. The limiter alone shapes the motion.
 _EXECUTOR = {
     "autostart": "true",
     "allow_random_weights": "true",
     "max_spike_rad": ".inf",
+    "start_tolerance_rad": ".inf",
     "max_tracking_error_rad": "0.0",
     "underrun_timeout_s": "30.0",
     "request_timeout_s": "30.0",
@@ -60,7 +61,7 @@ class DemoSettings:
     out: Path
     domain: int
     seconds: float = 25.0
-    mode: str = "async"
+    mode: str = "sync"
 
 
 @dataclass

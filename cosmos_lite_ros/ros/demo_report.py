@@ -74,6 +74,20 @@ def summarise(record: DemoRecord) -> dict[str, Any]:
     }
 
 
+def _holds(record: DemoRecord) -> list[tuple[float, float]]:
+    """(begin, end) of each stretch of ticks in state UNDERRUN, steady s."""
+    holds: list[tuple[float, float]] = []
+    begin = None
+    for t, message in record.ticks:
+        held = message.state == ExecutorStatus.UNDERRUN
+        if held and begin is None:
+            begin = t
+        elif not held and begin is not None:
+            holds.append((begin, t))
+            begin = None
+    return holds
+
+
 def plot(record: DemoRecord, summary: dict[str, Any], title: str, out: Path) -> None:
     """A PNG: joints commanded, state, chunk arrivals and latency, tick lateness."""
     import matplotlib
@@ -92,11 +106,16 @@ def plot(record: DemoRecord, summary: dict[str, Any], title: str, out: Path) -> 
     positions = np.array([m.commanded_positions for _, m in ticks]).reshape(-1, 7)
     for joint in range(7):
         axes[0].plot(times, positions[:, joint], lw=1.2, label=f"joint {joint + 1}")
+    for begin, end in _holds(record):
+        axes[0].axvspan(begin - start, end - start, color="tab:orange", alpha=0.12, lw=0)
     for t, _ in chunks:
         axes[0].axvline(t, color="0.8", lw=0.8, zorder=0)
     axes[0].set_ylabel("commanded (rad)")
     axes[0].legend(ncol=7, fontsize=8, loc="upper center")
-    axes[0].set_title("joint commands at 15 Hz; a grey line is a chunk that arrived", fontsize=9)
+    axes[0].set_title(
+        "joint commands at 15 Hz; grey line: a chunk arrived; orange: no row left, holding",
+        fontsize=9,
+    )
     arrival = [t for t, _ in chunks]
     axes[1].bar(arrival, [m.encode_s for _, m in chunks], width=0.25, label="encode")
     axes[1].bar(
