@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("rclpy")
 
 from diagnostic_msgs.msg import DiagnosticArray
+from rosgraph_msgs.msg import Clock
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -221,6 +222,59 @@ def test_an_incompatible_publisher_becomes_a_diagnostic(running: Running) -> Non
         )
     )
     running.user.node.destroy_publisher(publisher)
+
+
+def test_a_second_policy_on_the_topic_is_an_error_that_says_so(running: Running) -> None:
+    other = running.user.publisher("action_chunk", ActionChunk, qos.exchange())
+    running.diagnostics.clear()
+    line = "action_chunk has 2 publishers, expected 1: stop the other policy"
+    running.wait(
+        lambda: any(
+            s.message == line and s.level == b"\x02"
+            for message in running.diagnostics
+            for s in message.status
+        )
+    )
+    running.user.node.destroy_publisher(other)
+
+
+def test_without_a_clock_it_says_so_and_a_hang_ends_the_process(
+    tiny_checkpoint: Make, tmp_path: Path
+) -> None:
+    # Eight steps take seconds, so that a limit of half a second is a hang.
+    parameters = {
+        "autostart": True,
+        "use_sim_time": True,
+        "steps": 8,
+        "guidance": 3.0,
+        "request_timeout_s": 0.5,
+        # Stamps and arrivals are of different clocks here.
+        "max_image_age_s": 60.0,
+        "max_joint_state_age_s": 60.0,
+        "max_gripper_age_s": 60.0,
+    }
+    with (
+        policy(tmp_path, tiny_checkpoint("edge"), 85, parameters=parameters) as process,
+        probe(85) as user,
+    ):
+        cell = Cell(user)
+        status = user.collect("policy_status", PolicyStatus, qos.latched())
+        user.wait(lambda: status and status[-1].state == PolicyStatus.READY, START_S)
+        user.wait(cell.heard_by, 10.0)
+        cell.request(1, "go")
+        user.wait(lambda: "waiting for /clock" in status[-1].last_skip_reason, 10.0)
+        # Now somebody publishes the clock.
+        clock = user.publisher("/clock", Clock, 1)
+
+        def publish() -> None:
+            clock.publish(Clock(clock=user.node.get_clock().now().to_msg()))
+            cell.publish()
+            cell.request(2, "go")
+
+        user.wait(lambda: not process.running, 20.0, meanwhile=publish)
+        assert process.wait(1.0) == 1
+        assert "a computation has taken more than 0.5 s" in process.output()
+        assert "Traceback" not in process.output()
 
 
 def test_lifecycle_without_autostart_a_missing_camera_and_sigint_in_a_computation(
