@@ -25,7 +25,7 @@ STAGE = HERE / "build" / "pip_stage"
 # Pinned to ranges in which the golden requests were reproduced.
 CORE = [
     "numpy>=1.26,<3",
-    "opencv-python>=4.8,<6",
+    "opencv-python>=4.6,<6",
     "pillow>=10,<14",
     "pyyaml>=6,<7",
     "typer>=0.12,<1",

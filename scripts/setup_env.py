@@ -74,8 +74,8 @@ def installed_ros() -> Path | None:
     return None
 
 
-def requirements() -> list[str]:
-    """CORE and the EXTRAS of setup.py, which is their only home."""
+def requirements(extras: tuple[str, ...] = EXTRAS) -> list[str]:
+    """CORE and the named extras of setup.py, which is their only home; torch is left out."""
     tree = ast.parse((ROOT / "setup.py").read_text())
     found = {}
     for node in tree.body:
@@ -84,7 +84,9 @@ def requirements() -> list[str]:
             if name in ("CORE", "EXTRAS"):
                 found[name] = ast.literal_eval(node.value)
     wanted = list(found["CORE"])
-    for extra in EXTRAS:
+    for extra in extras:
+        if extra not in found["EXTRAS"]:
+            fail(f"no extra {extra!r}, expected some of {', '.join(found['EXTRAS'])}")
         wanted += found["EXTRAS"][extra]
     return [w for w in wanted if re.split(r"[<>=!]", w)[0] != "torch"]
 
@@ -187,12 +189,21 @@ def main() -> int:
     """Make or complete the environment; nothing to do when the stamp is current."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch", default=os.environ.get("TORCH") or TORCH)
+    parser.add_argument(
+        "--list",
+        nargs="*",
+        metavar="EXTRA",
+        help="only print the requirements of these extras, for: pip install -r /dev/stdin",
+    )
     arguments = parser.parse_args()
     ros_setup = installed_ros()
-    wanted = requirements()
+    wanted = requirements(EXTRAS if arguments.list is None else tuple(arguments.list))
     if ros_setup is not None:
-        # Jazzy's compiled messages are built for the system's numpy 1.26 and OpenCV.
+        # rosdep brings the system's OpenCV, which is built for the system's numpy.
         wanted = [w for w in wanted if not w.startswith("opencv-python")]
+    if arguments.list is not None:
+        print("\n".join([*wanted, *(["torch"] if "policy" in arguments.list else [])]))
+        return 0
     text = Path(__file__).read_text() + repr((wanted, arguments.torch, str(ros_setup), str(ROOT)))
     digest = hashlib.sha256(text.encode()).hexdigest()
     if STAMP.is_file() and STAMP.read_text() == digest:
