@@ -35,6 +35,9 @@ Bools = npt.NDArray[np.bool_]
 _CATCH_UP = 0.6
 # Relative slack of comparisons, far above rounding and far below what a robot can tell.
 _SLACK = 1e-9
+# That of the number of braking segments is larger than all others together, so that a speed which
+# just fitted into n segments is not found to need n + 1.
+_BRAKE_SLACK = 1e-7
 _BISECTIONS = 14
 
 
@@ -79,7 +82,7 @@ class MotionState:
 
 def brake_segments(speed: Floats, acceleration: Floats, period_s: float) -> Floats:
     """Whole segments that constant braking from a speed takes, as floats."""
-    return np.ceil(speed / (acceleration * period_s) - _SLACK)
+    return np.ceil(speed / (acceleration * period_s) - _BRAKE_SLACK)
 
 
 def stopping_speed(distance: Floats, acceleration: Floats, period_s: float) -> Floats:
@@ -191,8 +194,8 @@ class Limiter:
         turning = a0 * a1 < 0
         peak = v + np.where(turning, a0 * a0 * T / (2 * np.where(turning, a0 - a1, 1.0)), 0.0)
         fastest = np.maximum(np.abs(v1), np.abs(peak))
-        ok &= fastest <= cap + _SLACK
-        ok &= np.abs(v1) <= final + _SLACK
+        ok &= fastest <= cap * (1 + _SLACK)
+        ok &= np.abs(v1) <= final * (1 + _SLACK) + 1e-12
         stop = p1 + np.sign(v1) * self.stop_distance(np.abs(v1))
         ok &= (np.maximum(p1, stop) <= high + _SLACK) & (np.minimum(p1, stop) >= low - _SLACK)
         # The position is extreme at an end or where the velocity changes its sign.

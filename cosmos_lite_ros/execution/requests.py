@@ -104,4 +104,5 @@ class RequestTracker:
         """Rows that must remain when a refill is asked for; infinity while nothing is measured."""
         if not self._latencies_s:
             return math.inf
-        return math.ceil(self.latency().p95_s * RATE_HZ) + margin_rows
+        # Answers are taken at ticks: a hundredth is the rounding of a whole number of them.
+        return math.ceil(self.latency().p95_s * RATE_HZ - 0.01) + margin_rows
