@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,9 +19,8 @@ PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
 
 def test_parameter_page_is_current() -> None:
     script = REPOSITORY / "scripts" / "make_parameter_docs.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--check"], cwd=REPOSITORY, env=None, check=False
-    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, str(script), "--check"], env=environment, check=False)
     assert done.returncode == 0, "run: python scripts/make_parameter_docs.py"
 
 
