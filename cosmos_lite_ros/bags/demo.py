@@ -270,13 +270,18 @@ def _image_message(
     )
 
 
+def _smooth(u: float) -> float:
+    """0..1 to 0..1 with zero first and second derivative at both ends."""
+    return u**3 * (10 + u * (6 * u - 15))
+
+
 def arm_motion(
     time_s: float, phases: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Synthetic positions (rad) and velocities (rad/s), float64 [7] each; home and at rest at 0."""
-    # Slow sines times an ease-in with zero slope at both ends.
+    # Slow sines times an ease-in without a jump in velocity or acceleration at either end.
     u = min(time_s / _EASE_S, 1.0)
-    ease, ease_rate = u * u * (3 - 2 * u), 6 * u * (1 - u) / _EASE_S
+    ease, ease_rate = _smooth(u), 30 * (u * (1 - u)) ** 2 / _EASE_S
     rates = 2 * math.pi * (0.05 + 0.01 * np.arange(JOINTS))
     wave = np.sin(rates * time_s + phases)
     amplitude = np.array(_MOTION_RAD)
@@ -289,7 +294,7 @@ def gripper_motion(time_s: float) -> float:
     """Synthetic finger joint, rad: open for 4 s, closes in 1 s, closed for 4 s, opens in 1 s."""
     phase = time_s % 10.0
     u = max(0.0, phase - 4.0) if phase < 5.0 else 1.0 - max(0.0, phase - 9.0)
-    return GRIPPER_CLOSED_RAD * u * u * (3 - 2 * u)
+    return GRIPPER_CLOSED_RAD * _smooth(u)
 
 
 def _arm_message(writer: BagWriter, stamp_ns: int, phases: npt.NDArray[np.float64]) -> object:

@@ -154,5 +154,5 @@ def _role(name: str, inputs: BagInputs) -> str:
         if topic == name:
             return view
     if name in inputs.joint_states:
-        return "joint states"
+        return "joints"
     return "instruction" if name == inputs.instruction else ""

@@ -28,6 +28,7 @@ Stamps = Literal["now", "keep"]
 
 LOOP_GAP_NS: Final = 100_000_000
 _NS: Final = 1_000_000_000
+_STAMP_END_NS: Final = 2**31 * _NS
 _SENSORS: Final = "sensor_msgs/msg/"
 _OPERATOR_INPUTS: Final = ("Joy", "JoyFeedback", "JoyFeedbackArray")
 # Names of commands, stops and requests, whatever their type: ours, ros2_control's, drivers'.
@@ -267,4 +268,6 @@ def restamped(message: BagMessage, due_wall_ns: int) -> bytes:
     stamp_ns = header_stamp_ns(message.data)
     if stamp_ns is None or stamp_ns <= 0:
         return message.data
-    return with_stamp(message.data, due_wall_ns - (message.log_ns - stamp_ns))
+    moved_ns = due_wall_ns - (message.log_ns - stamp_ns)
+    # An absurd stamp may leave what int32 seconds can hold; it stays absurd.
+    return with_stamp(message.data, moved_ns) if 0 <= moved_ns < _STAMP_END_NS else message.data

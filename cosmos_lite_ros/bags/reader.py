@@ -297,9 +297,14 @@ class Bag:
             raise
         except Exception as error:  # rosbags raises many kinds for a damaged file
             why = _one_line(error)
-        scan: Source = McapScan(path) if path.suffix == ".mcap" else SqliteScan(path)
-        if not any(topic.count for topic in scan.topics):
-            scan.close()
+        scan: Source | None = None
+        try:
+            scan = McapScan(path) if path.suffix == ".mcap" else SqliteScan(path)
+        except Exception as error:  # whatever foreign bytes lead to
+            why = f"{why}; {_one_line(error)}"
+        if scan is None or not any(topic.count for topic in scan.topics):
+            if scan is not None:
+                scan.close()
             raise BadInputError(f"no message can be read from {path} ({why}): record it again")
         return scan
 

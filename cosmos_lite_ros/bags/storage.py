@@ -264,17 +264,18 @@ class SqliteScan:
         rows = [
             dict(zip(wanted, row, strict=True))
             for row in self._rows(f"SELECT {','.join(wanted)} FROM topics")
+            if isinstance(row[0], int) and all(isinstance(text, str) for text in row[1:])
         ]
         definitions: dict[str, MessageDefinition] = {}
         if list(self._rows("PRAGMA table_info(message_definitions)")):
             for name, encoding, text in self._rows(
                 "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions"
             ):
-                if encoding in _FORMATS:
+                if encoding in _FORMATS and isinstance(text, str):
                     definitions[name] = MessageDefinition(_FORMATS[encoding], text)
         self._names = {row["id"]: row["name"] for row in rows}
         tally = _Tally()
-        for topic_id, log_ns in self._rows("SELECT topic_id, timestamp FROM messages"):
+        for topic_id, log_ns, _ in self._messages():
             tally.add(topic_id, log_ns)
         self.start_ns, self.end_ns = tally.start_ns, tally.end_ns
         total = sum(tally.counts.values())
@@ -295,6 +296,13 @@ class SqliteScan:
             for row in rows
         ]
 
+    def _messages(self) -> Iterator[tuple[int, int, bytes]]:
+        # A damaged page may hold rows of anything.
+        for row in self._rows("SELECT topic_id, timestamp, data FROM messages"):
+            topic_id, log_ns, data = row
+            if topic_id in self._names and isinstance(log_ns, int) and isinstance(data, bytes):
+                yield topic_id, log_ns, data
+
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._database.execute(query)
@@ -304,11 +312,9 @@ class SqliteScan:
     def messages(self, names: Collection[str], start_ns: int, stop_ns: int) -> Iterator[Raw]:
         """See Source."""
         raw = (
-            Raw(self._names[topic_id], log_ns, bytes(data))
-            for topic_id, log_ns, data in self._rows(
-                "SELECT topic_id, timestamp, data FROM messages"
-            )
-            if self._names.get(topic_id) in names and start_ns <= log_ns < stop_ns
+            Raw(self._names[topic_id], log_ns, data)
+            for topic_id, log_ns, data in self._messages()
+            if self._names[topic_id] in names and start_ns <= log_ns < stop_ns
         )
         return in_order(raw)
 

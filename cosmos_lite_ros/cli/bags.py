@@ -60,23 +60,21 @@ def _print_info(info: BagInfo) -> None:
 
     console = _console()
     table = Table(title=f"{info.path} ({info.storage})", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("topic", "serves", "count", "Hz", "gap s", "age ms", "content"):
-        numeric = name in ("count", "Hz", "gap s", "age ms")
-        # Nothing is cut off, however narrow the terminal.
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    table.add_column("topic", overflow="fold")  # nothing is cut off, however narrow the terminal
+    for name in ("serves", "count", "Hz", "gap s", "age ms"):
+        table.add_column(name, justify="left" if name == "serves" else "right", no_wrap=True)
     for topic in info.topics:
         kind = topic.msgtype.replace("/msg/", "/")
         source = "synthetic" if topic.synthetic else ""
-        what = ", ".join(part for part in (topic.content, source, topic.problem) if part)
+        lines = [part for part in (kind, topic.content, source, topic.problem) if part]
         style = "red" if topic.problem else _SYNTHETIC_STYLE if topic.synthetic else None
         table.add_row(
-            f"{topic.name}\n  {kind}",
+            "\n  ".join((topic.name, *lines)),
             topic.role,
             str(topic.count),
             _number(topic.rate_hz, 1),
             _number(topic.max_gap_s, 3),
             _number(topic.age_s * 1e3, 1),
-            what,
             style=style,
         )
     console.print(table)
@@ -270,10 +268,8 @@ def register(app: typer.Typer) -> None:
         from cosmos_lite_ros.contract.assembler import AssemblerSettings
         from cosmos_lite_ros.contract.gripper import GripperMapping
         from cosmos_lite_ros.contract.robots import robot_type
-        from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine, SamplerSettings
 
-        # Everything cheap is checked before the checkpoint is read.
-        sampler = SamplerSettings(steps, guidance, guidance_interval)
+        # The bag is checked before torch is imported and the checkpoint is read.
         settings = ReplaySettings(
             assembler=AssemblerSettings(
                 joint_names=robot_type(robot).joint_names,
@@ -289,20 +285,22 @@ def register(app: typer.Typer) -> None:
             seed=seed,
             topic_map=TopicMap() if topics is None else TopicMap.load(topics),
         )
-        engine_settings = EngineSettings(
-            checkpoint=checkpoint,
-            revision=revision,
-            profile="replay",
-            device=device,
-            dtype=dtype,
-            action_arithmetic=values.action_arithmetic_of(action_arithmetic),
-            prompt_format=values.prompt_format_of(prompt_format),
-            sampler=sampler,
-            seed=seed,
-        )
         report.check_out(out)
         with Bag(bag) as opened:
             check(opened, settings)
+            from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine, SamplerSettings
+
+            engine_settings = EngineSettings(
+                checkpoint=checkpoint,
+                revision=revision,
+                profile="replay",
+                device=device,
+                dtype=dtype,
+                action_arithmetic=values.action_arithmetic_of(action_arithmetic),
+                prompt_format=values.prompt_format_of(prompt_format),
+                sampler=SamplerSettings(steps, guidance, guidance_interval),
+                seed=seed,
+            )
             with Progress(transient=True) as progress:
                 loading = progress.add_task("loading", total=1.0)
                 engine = PolicyEngine.load(

@@ -3,8 +3,8 @@
 """Play a bag: its messages as the bytes that were recorded, on topics of one's own namespace.
 
 Nothing is decoded; header stamps are moved to now in place (see bags/playback.py, which also says
-what is never played unless it is named). A topic that already has a publisher is refused, since two
-sources of joint states or images on one topic would mislead whoever moves the arm by them.
+what is never played unless it is named). A topic with another publisher is refused, when the player
+starts and while it plays: two sources of joint states would mislead whoever moves the arm by them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 import rclpy
+from rclpy.exceptions import NameValidationException
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
@@ -37,7 +38,9 @@ from cosmos_lite_ros.errors import BadInputError, CosmosLiteError, EnvironmentLa
 from cosmos_lite_ros.ros.allocator import set_image_allocator
 from cosmos_lite_ros.ros.dds import use_shipped_dds_profile
 
-DISCOVERY_S: Final = 1.0
+# Fast DDS announces a participant every 3 s. One that is up already is often found at once, but in
+# a range of LOCALHOST only with its next announcement (measured: 0 to 2.7 s).
+DISCOVERY_S: Final = 3.2
 _DEPTH: Final = 10
 _PROGRESS_S: Final = 0.5
 _PLAIN_PROGRESS_S: Final = 10.0
@@ -125,7 +128,7 @@ class Player(Node):  # type: ignore[misc]
             only=settings.topics,
             publish=settings.publish,
             remap=settings.remap,
-            resolve=self.resolve_topic_name,
+            resolve=self._resolve,
         )
         self.left_out = dict(chosen.left_out)
         self.names = dict(chosen.names)
@@ -150,19 +153,38 @@ class Player(Node):  # type: ignore[misc]
         self.bag_s = 0.0
         self.worst_late_s = 0.0
 
+    def _resolve(self, name: str) -> str:
+        try:
+            return str(self.resolve_topic_name(name))
+        except Exception as error:  # rclpy's own types differ between releases
+            raise BadInputError(
+                f"{name!r} cannot be a topic name ({' '.join(str(error).split())}): remap it"
+            ) from error
+
     def _refuse_second_publishers(self, stop: threading.Event) -> None:
         """Wait for discovery, then look who publishes on our names already."""
         stop.wait(DISCOVERY_S)
-        taken = []
-        for name in sorted(self.names.values()):
-            others = self.get_publishers_info_by_topic(name)
-            if others:
-                who = sorted({f"{o.node_namespace.rstrip('/')}/{o.node_name}" for o in others})
-                taken.append(f"{name} (by {', '.join(who)})")
+        taken = [
+            f"{name} (by {self._publishing_nodes(name)})"
+            for name in sorted(self.names.values())
+            if self.count_publishers(name)
+        ]
         if taken:
             raise BadInputError(
                 f"already published: {'; '.join(taken)}: stop that, choose another --namespace, "
                 "leave the topic out with --topics, or --force"
+            )
+
+    def _publishing_nodes(self, name: str) -> str:
+        others = self.get_publishers_info_by_topic(name)
+        return ", ".join(sorted({f"{o.node_namespace.rstrip('/')}/{o.node_name}" for o in others}))
+
+    def _stop_beside_another(self, name: str) -> None:
+        """A cell that comes up while a bag is playing must not be fed with the bag."""
+        if not self._settings.force and self.count_publishers(name) > 1:
+            raise BadInputError(
+                f"{name} has got another publisher (among {self._publishing_nodes(name)}): "
+                "playing has stopped; choose another --namespace, or --force"
             )
 
     def _check_types(self) -> None:
@@ -217,6 +239,7 @@ class Player(Node):  # type: ignore[misc]
             data = message.data
             if message.topic in move:
                 data = restamped(message, at_ns + wall_ns)
+            self._stop_beside_another(self.names[message.topic])
             self._publishers_by_name[message.topic].publish(data)
             self.sent[message.topic] += 1
             self.passes, self.bag_s = due.number, due.bag_s
@@ -347,7 +370,11 @@ def run(settings: PlayerSettings, ros_arguments: Sequence[str] = ()) -> None:
             ) from error
         player: Player | None = None
         try:
-            player = Player(bag, settings, stop)
+            try:
+                player = Player(bag, settings, stop)
+            except NameValidationException as error:
+                why = str(error).splitlines()[0].rstrip(":")
+                raise BadInputError(f"namespace {settings.namespace!r}: {why}") from error
             for name, why in player.left_out.items():
                 say(f"not played: {name}: {why}")
             synthetic = BagLabels.of(bag.custom).synthetic
