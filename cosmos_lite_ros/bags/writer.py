@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from rosbags.interfaces import (
     Connection,
@@ -31,9 +31,14 @@ from cosmos_lite_ros.bags.types import default_typestore
 from cosmos_lite_ros.errors import BadInputError
 
 Storage = Literal["mcap", "sqlite3"]
-Compression = Literal["none", "message", "file"]
+# zstd over each message, over the file, or (MCAP only) over each chunk of the file.
+Compression = Literal["none", "message", "file", "chunk"]
 _STORAGES: Final = {"mcap": StoragePlugin.MCAP, "sqlite3": StoragePlugin.SQLITE3}
-_COMPRESSIONS: Final = {"message": CompressionMode.MESSAGE, "file": CompressionMode.FILE}
+_COMPRESSIONS: Final = {
+    "message": CompressionMode.MESSAGE,
+    "file": CompressionMode.FILE,
+    "chunk": CompressionMode.STORAGE,
+}
 _PREFIX: Final = "cosmos_lite_ros."
 _UNSET: Final = QosTime(0, 0)
 
@@ -115,10 +120,15 @@ class BagWriter:
         """Create the bag's folder.
 
         Raises:
-            BadInputError: the path exists, or the storage is unknown.
+            BadInputError: the path exists, or the storage or compression is unknown.
         """
         if storage not in _STORAGES:
             raise BadInputError(f"storage {storage!r} is unknown, expected mcap or sqlite3")
+        if compression not in get_args(Compression) or (storage, compression) == (
+            "sqlite3",
+            "chunk",
+        ):
+            raise BadInputError(f"compression {compression!r} is not possible with {storage}")
         if path.exists():
             raise BadInputError(f"{path} exists already: choose another name or remove it")
         self.path = path

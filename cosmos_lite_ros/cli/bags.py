@@ -182,25 +182,76 @@ def register(app: typer.Typer) -> None:
         _print_demo(made)
 
     @app.command(
-        "play",
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-        add_help_option=False,
+        "play", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
     )
-    def play_command(context: typer.Context) -> None:
-        """Play a bag on ROS 2 topics; never commands, stops or clocks unless named."""
-        from cosmos_lite_ros.errors import EnvironmentLacksError
+    def play_command(
+        context: typer.Context,
+        bag: Annotated[Path, typer.Argument(help="Bag folder, .mcap or .db3 file.")],
+        rate: Annotated[float, typer.Option(help="1 is as recorded.")] = 1.0,
+        loop: Annotated[bool, typer.Option("--loop", help="Start again at the end.")] = False,
+        start: Annotated[float, typer.Option(help="Skip so many seconds.")] = 0.0,
+        duration: Annotated[
+            float | None, typer.Option(help="Play so many seconds of the bag.")
+        ] = None,
+        topics: Annotated[
+            list[str] | None, typer.Option(help="Play only this topic; repeatable.")
+        ] = None,
+        publish: Annotated[
+            list[str] | None,
+            typer.Option(help="Play this although it may move something; repeatable."),
+        ] = None,
+        remap: Annotated[
+            list[str] | None, typer.Option(help="OLD:=NEW, publish under NEW; repeatable.")
+        ] = None,
+        namespace: Annotated[str, typer.Option(help="Put all relative names below it.")] = "",
+        stamps: Annotated[
+            str, typer.Option(help="Header stamps: now (latencies kept), or keep.")
+        ] = "now",
+        force: Annotated[
+            bool, typer.Option("--force", help="Publish beside other publishers.")
+        ] = False,
+        wait_for_subscribers: Annotated[
+            float, typer.Option(help="Wait up to so many seconds until each topic is heard.")
+        ] = 0.0,
+        quiet: Annotated[bool, typer.Option("--quiet", help="Errors only.")] = False,
+    ) -> None:
+        """Play a bag on ROS 2 topics; never commands, stops or clocks unless named.
 
+        ROS arguments may follow the others: --ros-args ...
+        """
+        from typing import cast, get_args
+
+        from cosmos_lite_ros.bags.playback import Stamps, parse_remaps
+        from cosmos_lite_ros.cli.values import choice
+        from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
+
+        choice("--stamps", stamps, get_args(Stamps))
+        if context.args and context.args[0] != "--ros-args":
+            raise BadInputError(f"unknown argument {context.args[0]!r}: see play --help")
         try:
             import rclpy  # noqa: F401
         except ImportError as error:
             raise EnvironmentLacksError(
                 f"play needs ROS 2 ({error}): source its setup file, or use replay"
             ) from error
-        from cosmos_lite_ros.ros.player_node import main
+        from cosmos_lite_ros.ros.player_node import PlayerSettings, run
 
-        code = main(["play", *context.args])
-        if code:
-            raise typer.Exit(code)
+        settings = PlayerSettings(
+            bag=bag,
+            rate=rate,
+            loop=loop,
+            start_s=start,
+            duration_s=duration,
+            topics=tuple(topics or ()),
+            publish=tuple(publish or ()),
+            remap=parse_remaps(remap or ()),
+            namespace=namespace,
+            stamps=cast(Stamps, stamps),
+            force=force,
+            wait_for_subscribers_s=wait_for_subscribers,
+            quiet=quiet,
+        )
+        run(settings, context.args)
 
     @bag_app.command("info")
     def info_command(
@@ -307,6 +358,7 @@ def register(app: typer.Typer) -> None:
                     engine_settings, lambda f, _step: progress.update(loading, completed=f)
                 )
                 try:
+                    engine.warm_up()  # so that the first latency is like any other
                     task = progress.add_task("replaying", total=1.0)
                     result = replay(
                         opened, engine, settings, lambda f: progress.update(task, completed=f)

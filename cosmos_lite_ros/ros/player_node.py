@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, cast, get_args
 
 import rclpy
 from rclpy.exceptions import NameValidationException
@@ -277,28 +277,31 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line of ``play`` and of ``lib/cosmos_lite_ros/player``."""
+    """The command line of ``lib/cosmos_lite_ros/player``, the same as that of the ``play`` command.
+
+    It is written down here again since nothing in this folder may import the command line.
+    """
     parser = _Parser(
-        prog="cosmos-lite-ros play",
+        prog="player",
         description="Play a bag on ROS 2 topics. Commands, stops, requests and clocks are never "
-        "published unless named.",
+        "published unless named. ROS arguments may follow: --ros-args ...",
     )
+    several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument
     add("bag", metavar="BAG", type=Path, help="bag folder, .mcap or .db3 file")
     add("--rate", type=float, default=1.0, help="1 is as recorded (default)")
     add("--loop", action="store_true", help="start again at the end")
     add("--start", type=float, default=0.0, metavar="S", help="skip the first S seconds")
     add("--duration", type=float, metavar="S", help="play S seconds of the bag")
-    add("--topics", nargs="+", default=[], metavar="TOPIC", help="play only these")
-    add("--publish", nargs="+", default=[], metavar="TOPIC", help="play these although they may "
-        "move something")  # fmt: skip
-    add("--remap", nargs="+", default=[], metavar="OLD:=NEW", help="publish under other names")
+    add("--topics", metavar="TOPIC", help="play only these", **several)
+    add("--publish", metavar="TOPIC", help="play these although they may move things", **several)
+    add("--remap", metavar="OLD:=NEW", help="publish under other names", **several)
     add("--namespace", default="", metavar="NS", help="put all relative names below NS")
-    add("--stamps", choices=("now", "keep"), default="now",
-        help="header stamps: moved to now, latencies kept (default), or as recorded")  # fmt: skip
+    stamps = "header stamps: moved to now, latencies kept (default), or as recorded"
+    add("--stamps", choices=get_args(Stamps), default="now", help=stamps)
     add("--force", action="store_true", help="publish beside other publishers")
-    add("--wait-for-subscribers", type=float, default=0.0, metavar="S",
-        help="wait up to S seconds until each topic is heard")  # fmt: skip
+    wait = "wait up to S seconds until each topic is heard"
+    add("--wait-for-subscribers", type=float, default=0.0, metavar="S", help=wait)
     add("--quiet", action="store_true", help="errors only")
     return parser
 

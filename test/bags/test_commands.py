@@ -65,6 +65,8 @@ def test_info_of_a_broken_and_incomplete_bag(tmp_path: Path) -> None:
         (["make-demo-bag", "new", "--clip", "absent"], "error: the clip folder absent lacks"),
         (["make-demo-bag", "new", "--size", "wide"], "error: --size is 'wide'"),
         (["make-demo-bag", "new", "--storage", "zip"], "error: --storage is 'zip'"),
+        (["play", "BAG", "--speed", "2"], "error: unknown argument '--speed'"),
+        (["play", "BAG", "--stamps", "old"], "error: --stamps is 'old'"),
         (["replay", "BAG", "--checkpoint", "c", "--out", "new"], "lacks exterior_1/image"),
         (["replay", "BAG", "--checkpoint", "c", "--out", "BAG/metadata.yaml"], "is a file"),
         (["replay", "BAG", "--checkpoint", "c", "--out", "new", "--robot", "ur5"], "robot type"),

@@ -16,11 +16,13 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcap.writer import Writer
 from rosbags.interfaces import QosDurability, QosReliability
 
 from cosmos_lite_ros.bags.info import inspect
 from cosmos_lite_ros.bags.reader import Bag
 from cosmos_lite_ros.bags.storage import Raw, in_order
+from cosmos_lite_ros.bags.types import default_typestore
 from cosmos_lite_ros.bags.writer import BagLabels, BagWriter, Compression, Storage, qos
 from cosmos_lite_ros.errors import BadInputError
 
@@ -43,8 +45,13 @@ def cut(path: Path, share: float) -> None:
     os.truncate(path, int(path.stat().st_size * share))
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("compression", ["none", "message", "file"])
+KINDS = [
+    *((storage, packed) for storage in STORAGES for packed in ("none", "message", "file")),
+    ("mcap", "chunk"),
+]
+
+
+@pytest.mark.parametrize(("storage", "compression"), KINDS)
 def test_round_trip(tmp_path: Path, storage: Storage, compression: Compression) -> None:
     path = joints_bag(tmp_path / "bag", storage=storage, compression=compression)
     with Bag(path) as bag:
@@ -99,8 +106,7 @@ def _request(writer: BagWriter) -> Any:
     )
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("compression", ["none", "message", "file"])
+@pytest.mark.parametrize(("storage", "compression"), KINDS)
 def test_without_metadata(tmp_path: Path, storage: Storage, compression: Compression) -> None:
     path = joints_bag(tmp_path / "bag", storage=storage, compression=compression)
     (path / "metadata.yaml").unlink()
@@ -143,6 +149,41 @@ def test_a_file_cut_off_by_a_crash(tmp_path: Path, storage: Storage, with_metada
         # The same topics in the measured view, with what is really there.
         info = inspect(bag)
         assert sum(t.count for t in info.topics) == bag.message_count
+
+
+def test_a_cut_off_mcap_with_compressed_chunks(tmp_path: Path) -> None:
+    path = joints_bag(tmp_path / "bag", compression="chunk", count=1000, padding=6000)
+    cut(storage_file(path), 0.6)
+    with Bag(path) as bag:
+        found = positions(bag)
+        # Whole chunks only: the last one is lost.
+        assert 150 < len(found) < 1000
+        assert found == [k / 1000 for k in range(len(found))]
+        assert any("cut off" in note for note in bag.notes)
+
+
+def test_an_mcap_of_another_recorder(tmp_path: Path) -> None:
+    """No ros2 profile, one topic in JSON, one in CDR with an embedded definition."""
+    store = default_typestore()
+    point = store.types["geometry_msgs/msg/Point"](x=1.0, y=2.0, z=3.0)
+    with (tmp_path / "a.mcap").open("wb") as stream:
+        writer = Writer(stream)
+        writer.start()
+        schema = writer.register_schema(
+            "lab_msgs/msg/P", "ros2msg", b"float64 x\nfloat64 y\nfloat64 z"
+        )
+        cdr = writer.register_channel("/point", "cdr", schema)
+        json_schema = writer.register_schema("Plain", "jsonschema", b"{}")
+        plain = writer.register_channel("/plain", "json", json_schema)
+        data = bytes(store.serialize_cdr(point, "geometry_msgs/msg/Point"))
+        for k in range(3):
+            writer.add_message(cdr, START_NS + k, data, START_NS + k)
+            writer.add_message(plain, START_NS + k, b"{}", START_NS + k)
+        writer.finish()
+    with Bag(tmp_path / "a.mcap") as bag:
+        assert "encoded as 'json'" in bag.topics["/plain"].problem
+        decoded = [bag.decode(m) for m in bag.messages(["/point"])]
+        assert [(p.x, p.y, p.z) for p in decoded] == [(1.0, 2.0, 3.0)] * 3
 
 
 def test_damage_inside_a_chunk_is_one_line(tmp_path: Path) -> None:
@@ -332,5 +373,7 @@ def test_the_writer_refuses_what_exists_and_what_it_does_not_know(tmp_path: Path
     path = joints_bag(tmp_path / "bag")
     with pytest.raises(BadInputError, match="exists already"):
         BagWriter(path)
+    with pytest.raises(BadInputError, match="not possible with sqlite3"):
+        BagWriter(tmp_path / "third", storage="sqlite3", compression="chunk")
     with BagWriter(tmp_path / "other") as writer, pytest.raises(BadInputError, match="neither"):
         writer.add_topic("/a", "lab_msgs/msg/Blob")

@@ -280,3 +280,26 @@ def test_type_hashes_equal_rclpys(tmp_path: Path, domain: int) -> None:
             node.publisher(f"/t{k}", message_class(kind))
             (info,) = node.node.get_publishers_info_by_topic(f"/t{k}")
             assert str(info.topic_type_hash) == bag.topics[f"/t{k}"].digest
+
+
+def test_the_command_plays_too(tmp_path: Path, domain: int) -> None:
+    """``cosmos-lite-ros play`` with every kind of option, and ROS arguments behind them."""
+    bag = demo(tmp_path / "bag")
+    arguments = (
+        "play", str(bag), "--topics", "joint_states", "--topics", "instruction", "--rate", "2",
+        "--remap", "/joint_states:=arm/joint_states", "--stamps", "keep", "--force",
+        "--wait-for-subscribers", "20", "--ros-args", "-r", "__ns:=/left",
+    )  # fmt: skip
+    with probe(domain) as ears:
+        states = ears.collect("/left/arm/joint_states", JointState, 200)
+        said = ears.collect("/left/instruction", String)
+        log = tmp_path / "play.log"
+        module = "cosmos_lite_ros.cli.main"
+        with NodeProcess(module, log, domain, arguments=arguments) as node:
+            ears.wait(lambda: not node.running, 15.0, what="the end of the bag")
+            assert node.wait(1.0) == 0
+            assert "/joint_states -> /left/arm/joint_states" in node.output()
+    with Bag(bag) as recorded:
+        old = [header_stamp_ns(m.data) for m in recorded.messages(["/joint_states"])]
+    assert [stamp_ns(m) for m in states] == old
+    assert len(said) == 1
