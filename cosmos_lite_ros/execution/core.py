@@ -156,9 +156,10 @@ class ExecutorCore:
     def _why_not_resume(self, now_ns: int, ros_ns: int) -> str:
         if not self.machine.stopped:
             return f"the state is {self.machine.state.name}, expected STOPPED"
-        if not self._motion.at_rest:
+        missing = self.interlocks.missing(now_ns, ros_ns)
+        if not missing and not self._motion.at_rest:
             return "the arm is still slowing down: try again"
-        return self.interlocks.missing(now_ns, ros_ns)
+        return missing
 
     # One tick.
 

@@ -14,6 +14,7 @@ import threading
 import time
 from typing import Any
 
+from rclpy.duration import Duration
 from rclpy.publisher import Publisher
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64, String
@@ -42,6 +43,8 @@ from cosmos_lite_ros.ros.parameters import Parameters
 
 # How long a callback may keep the interpreter when the tick is due, s; Python's default is 5 ms.
 _SWITCH_INTERVAL_S = 0.0005
+# How long the last messages may take to be acknowledged before the node goes on to end.
+_ACKNOWLEDGE = Duration(seconds=0.2)
 _NOT_HERE = "is not available in this version"
 
 
@@ -110,6 +113,8 @@ class ExecutorNode(ManagedNode):
             self._core.stop(time.monotonic_ns(), StopReason.SHUTDOWN, "the node is deactivated")
         # One more tick sends the trajectory that ends at rest; the controller runs it to its end.
         ticks.end()
+        for publisher in (self._command, self._status):
+            publisher.wait_for_all_acked(_ACKNOWLEDGE)
 
     def cleanup(self) -> None:
         """Undo ``configure``."""
