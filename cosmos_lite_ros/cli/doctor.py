@@ -49,19 +49,19 @@ class Check:
     name: str
     state: State
     found: str
-    todo: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
 class Package:
     """A Python package to look for, by importing it.
 
-    ``code`` prints what was found on one line; ``todo`` says what to do where that fails.
+    ``code`` prints what was found on one line; ``remedy`` says what to do where that fails.
     """
 
     name: str
     code: str
-    todo: str
+    remedy: str
     needed: bool = True
 
 
@@ -173,7 +173,7 @@ def check_package(package: Package) -> Check:
     if good:
         return Check(package.name, State.OK, text)
     state = State.MISSING if package.needed else State.OPTIONAL
-    return Check(package.name, state, text, package.todo)
+    return Check(package.name, state, text, package.remedy)
 
 
 def check_torch() -> list[Check]:
@@ -190,8 +190,8 @@ def check_torch() -> list[Check]:
         line = f"{name}, sm_{major}{minor}, {free / _GIB:.1f} of {total / _GIB:.1f} GiB free"
         checks.append(Check("GPU", State.OK, line))
     if not found["gpus"]:
-        todo = "the released policies need a CUDA GPU; profile:=tiny runs without one"
-        checks.append(Check("GPU", State.OPTIONAL, "no CUDA GPU", todo))
+        remedy = "the released policies need a CUDA GPU; profile:=tiny runs without one"
+        checks.append(Check("GPU", State.OPTIONAL, "no CUDA GPU", remedy))
     return checks
 
 
@@ -235,8 +235,8 @@ def check_shared_memory() -> Check:
     line = f"{total / _GIB:.2f} GiB at {folder}"
     if total >= _SHARED_MEMORY_WANTED:
         return Check("shared memory", State.OK, line)
-    todo = "too small for images of several processes: docker run --shm-size=1g"
-    return Check("shared memory", State.OPTIONAL, line, todo)
+    remedy = "too small for images of several processes: docker run --shm-size=1g"
+    return Check("shared memory", State.OPTIONAL, line, remedy)
 
 
 def hub_cache() -> Path:
@@ -260,8 +260,8 @@ def check_checkpoints() -> list[Check]:
         if snapshot.is_dir():
             checks.append(Check(name, State.OK, str(snapshot)))
         else:
-            todo = f"hf download {profile.checkpoint} --revision {profile.revision}"
-            checks.append(Check(name, State.OPTIONAL, "not in the local cache", todo))
+            remedy = f"hf download {profile.checkpoint} --revision {profile.revision}"
+            checks.append(Check(name, State.OPTIONAL, "not in the local cache", remedy))
     return checks
 
 
@@ -289,7 +289,7 @@ def _print(checks: list[Check]) -> None:
     for check in checks:
         state = Text(check.state.value, style=style[check.state])
         # Text, since an error message may hold square brackets.
-        table.add_row(check.name, state, Text(check.found), Text(check.todo))
+        table.add_row(check.name, state, Text(check.found), Text(check.remedy))
     console.print(table)
     missing = [check.name for check in checks if check.state is State.MISSING]
     if missing:

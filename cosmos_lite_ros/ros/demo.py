@@ -283,7 +283,8 @@ def _run(settings: DemoSettings, run: _Run, say: Say) -> None:
         last = record.policy[-1].last_skip_reason if record.policy else "no policy status"
         raise CosmosLiteError(f"no command within {_FIRST_CHUNK_S:.0f} s (last skip: {last})")
     say(f"executing at 15 Hz for {settings.seconds:.0f} s")
-    record.started_s = time.monotonic()
+    # From the first chunk on, so that it counts.
+    record.started_s = min((t for t, _ in record.chunks), default=time.monotonic()) - 1e-3
     run.spin(settings.seconds)
     record.ended_s = time.monotonic()
     run.call("stop")

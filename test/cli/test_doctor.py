@@ -83,10 +83,10 @@ def test_without_torch_and_ros_it_says_what_to_do_and_ends_with_3(tmp_path: Path
     assert code == 3, text
     assert "Traceback" not in text
     for name in ("torch", "diffusers", "rclpy", "messages built", "middleware"):
-        _, state, found, todo = row(lines, name)
+        _, state, found, remedy = row(lines, name)
         assert state == "missing", name
         assert "No module named" in found
-        assert todo
+        assert remedy
     assert row(lines, "torch")[3] == "pip install 'cosmos_lite_ros[policy]'"
     assert row(lines, "rosbags")[1] == "absent", "needed by some commands only"
     assert row(lines, "GPU")[2] == "unknown without torch"
@@ -98,7 +98,7 @@ def test_an_import_that_kills_the_interpreter_is_one_row() -> None:
     check = doctor.check_package(Package("bridge", code, "use another one", needed=False))
     assert check.state is State.OPTIONAL
     assert check.found == "the interpreter was killed by signal 11"
-    assert check.todo == "use another one"
+    assert check.remedy == "use another one"
 
 
 def test_a_cached_revision_is_found_and_another_one_is_not(
@@ -109,7 +109,7 @@ def test_a_cached_revision_is_found_and_another_one_is_not(
     (folder / ("0" * 40)).mkdir(parents=True)
     edge, nano = doctor.check_checkpoints()
     assert (edge.state, nano.state) == (State.OPTIONAL, State.OPTIONAL)
-    assert edge.todo == f"hf download {EDGE} --revision {EDGE_REVISION}"
+    assert edge.remedy == f"hf download {EDGE} --revision {EDGE_REVISION}"
     (folder / EDGE_REVISION).mkdir()
     edge, nano = doctor.check_checkpoints()
     assert (edge.state, nano.state) == (State.OK, State.OPTIONAL)
