@@ -4,11 +4,12 @@
 
 A lifecycle node and a thin shell around ``execution.core.ExecutorCore``. Activation enters
 STOPPED(NOT_ARMED); only ``~/resume`` leaves it. Callbacks hand their message over under one lock
-and return; the tick has a thread of its own. It imports no torch.
+and return; the tick has a thread of its own, which also takes the joint states. No torch here.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -31,6 +32,7 @@ from cosmos_lite_ros.ros import executor_diagnostics as tell
 from cosmos_lite_ros.ros import qos
 from cosmos_lite_ros.ros.diagnostics import PERIOD_S, Diagnostics, status
 from cosmos_lite_ros.ros.diagnostics import Level as DiagnosticLevel
+from cosmos_lite_ros.ros.executor_inputs import PolledSubscription
 from cosmos_lite_ros.ros.executor_messages import (
     incoming_chunk,
     request_message,
@@ -90,7 +92,10 @@ class ExecutorNode(ManagedNode):
         self._requests = self._publish(ChunkRequest, "chunk_request", qos.exchange())
         self._status = self._publish(ExecutorStatus, "executor_status", qos.status())
         self._listen(ActionChunk, "action_chunk", self._on_chunk, qos.exchange())
-        self._listen(JointState, "joint_states", self._on_joint_state, qos.joint_states())
+        self._joint_states = PolledSubscription(
+            self, JointState, "joint_states", qos.joint_states()
+        )
+        self._inputs.append(self._joint_states.subscription)
         self._listen(Bool, "enable", self._on_enable, qos.heartbeat())
         for profile in (qos.plain, qos.latched):
             self._listen(String, "instruction", self._on_instruction, profile())
@@ -101,6 +106,9 @@ class ExecutorNode(ManagedNode):
         assert self._core is not None
         with self._lock:
             self._core.disarm(time.monotonic_ns())
+        # What is alive now lives as long as the node: a full collection need not look at it.
+        gc.collect()
+        gc.freeze()
         self._ticks = TickThread(self._core.grid, self._tick)
         self._ticks.start()
 
@@ -160,7 +168,10 @@ class ExecutorNode(ManagedNode):
         assert core is not None
         ros = self.get_clock().now()
         listening = self._requests.get_subscription_count() > 0
+        states = list(self._joint_states.take())
         with self._lock:
+            for message, age_ns in states:
+                core.joints.push(message, now_ns - age_ns, ros.nanoseconds - age_ns)
             output = core.tick(arrival, now_ns, ros.nanoseconds, listening=listening)
         names = core.robot.joint_names
         stamp = ros.to_msg()
@@ -191,12 +202,6 @@ class ExecutorNode(ManagedNode):
             self.get_logger().info(label)
 
     # Inputs.
-
-    def _on_joint_state(self, message: JointState) -> None:
-        ros_ns = self.get_clock().now().nanoseconds
-        with self._lock:
-            if self._core is not None:
-                self._core.joints.push(message, time.monotonic_ns(), ros_ns)
 
     def _on_chunk(self, message: ActionChunk) -> None:
         chunk = incoming_chunk(message)

@@ -93,7 +93,8 @@ class Source(Node):  # type: ignore[misc]
         self.create_timer(0.02, self._answer)
 
     def _keep(self, message: JointState) -> None:
-        self._state = message
+        if len(message.position) == 7:
+            self._state = message
 
     def _ask(self, request: ChunkRequest) -> None:
         self._due = [(time.monotonic() + DELAY_S, request, self._state)]
