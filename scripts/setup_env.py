@@ -24,7 +24,7 @@ VENV = ROOT / ".venv"
 STAMP = VENV / ".cosmos_lite_ros_stamp"
 # The version that the golden requests were reproduced with; another one: TORCH=torch==2.14.1.
 TORCH = "torch==2.13.0"
-EXTRAS = ("policy", "bags", "report", "test")
+EXTRAS = ("policy", "triton", "bags", "report", "test")
 # The wheels' own metadata misses dependencies, so each is named.
 ROS_WHEELS = [
     "rclpy",

@@ -1,0 +1,100 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Head norms and rotary embedding of one projection, written where attention reads."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cosmos_lite_ros.errors import BadInputError
+from cosmos_lite_ros.kernels.dispatch import check, inner_dtype, on_gpu
+from cosmos_lite_ros.kernels.rms_norm import normalise
+
+
+def qk_rope(
+    qkv: Tensor,
+    q_weight: Tensor,
+    k_weight: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    eps: float,
+    q_out: Tensor,
+    k_out: Tensor,
+    v_out: Tensor,
+    *,
+    twice: bool,
+) -> None:
+    """Norm and rotate the heads of q and k, copy those of v.
+
+    H = K * G query heads of D channels; query head ``k * G + g`` belongs to key head ``k``. Both
+    norms round as ``rms_norm`` does; the rotation ``[a c - b s, b c + a s]`` of the two halves a, b
+    of a head is computed in float32 from the rounded values and rounded once.
+
+    Args:
+        qkv: [N, (H + 2 K) * D] float32 or bfloat16: heads of q, then of k, then of v; rows may be
+            strided.
+        q_weight, k_weight: [D] of qkv's dtype.
+        cos, sin: float32 [N, D / 2], the first half of a rotary table whose halves are equal.
+        eps: of both norms.
+        q_out: [K, N, G, D] of qkv's dtype, any strides but 1 in the last axis.
+        k_out, v_out: [K, M, D] of qkv's dtype with M >= N, likewise; rows from N on are left alone.
+        twice: as in ``rms_norm``.
+
+    Raises:
+        BadInputError: shapes, dtypes or devices that do not belong together.
+        EnvironmentLacksError: CUDA tensors and no Triton.
+    """
+    kv_heads, n, group, width = q_out.shape
+    if width % 2:
+        raise BadInputError(f"q_out: found {width} channels in a head, expected an even number")
+    if min(k_out.shape[1], v_out.shape[1]) < n:
+        rows = min(k_out.shape[1], v_out.shape[1])
+        raise BadInputError(f"k_out, v_out: found room for {rows} rows, expected at least {n}")
+    check("qkv", qkv, (n, kv_heads * (group + 2) * width))
+    check("q_out", q_out, q_out.shape, qkv.dtype)
+    for name, tensor in (("k_out", k_out), ("v_out", v_out)):
+        check(name, tensor, (kv_heads, tensor.shape[1], width), qkv.dtype)
+    check("q_weight", q_weight, (width,), qkv.dtype)
+    check("k_weight", k_weight, (width,), qkv.dtype)
+    table_dtype = inner_dtype(qkv)
+    check("cos", cos, (n, width // 2), table_dtype)
+    check("sin", sin, (n, width // 2), table_dtype)
+    if on_gpu(qkv, q_weight, k_weight, cos, sin, q_out, k_out, v_out):
+        from cosmos_lite_ros.kernels import qk_rope_triton
+
+        run = qk_rope_triton.launch
+    else:
+        run = qk_rope_twin
+    run(qkv, q_weight, k_weight, cos, sin, eps, q_out, k_out, v_out, twice=twice)
+
+
+def qk_rope_twin(
+    qkv: Tensor,
+    q_weight: Tensor,
+    k_weight: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    eps: float,
+    q_out: Tensor,
+    k_out: Tensor,
+    v_out: Tensor,
+    *,
+    twice: bool,
+) -> None:
+    """``qk_rope`` in torch, on any device; float64 tensors are computed in float64."""
+    kv_heads, n, group, width = q_out.shape
+    heads = qkv.view(n, kv_heads * (group + 2), width)
+    q, k, v = heads.split([kv_heads * group, kv_heads, kv_heads], dim=1)
+    q = _rotate(normalise(q, q_weight, eps, twice=twice), cos, sin)
+    k = _rotate(normalise(k, k_weight, eps, twice=twice), cos, sin)
+    q_out.copy_(q.view(n, kv_heads, group, width).transpose(0, 1))
+    k_out[:, :n].copy_(k.transpose(0, 1))
+    v_out[:, :n].copy_(v.transpose(0, 1))
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """[N, heads, D] by [N, D / 2]; in the wider dtype, so that ``copy_`` rounds once."""
+    a, b = x.to(inner_dtype(x)).chunk(2, dim=-1)
+    c, s = cos[:, None], sin[:, None]
+    return torch.cat((a * c - b * s, b * c + a * s), dim=-1)
