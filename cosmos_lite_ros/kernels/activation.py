@@ -24,9 +24,9 @@ def relu2(x: Tensor, out: Tensor) -> None:
     check("x", x, x.shape)
     check("out", out, x.shape, x.dtype)
     if on_gpu(x, out):
-        from cosmos_lite_ros.kernels import activation_triton
+        from cosmos_lite_ros.kernels.activation_triton import launch_relu2
 
-        activation_triton.launch_relu2(x, out)
+        launch_relu2(x, out)
     else:
         relu2_twin(x, out)
 
@@ -50,9 +50,9 @@ def swiglu(gate_up: Tensor, out: Tensor) -> None:
     check("gate_up", gate_up, (out.shape[0], 2 * out.shape[1]))
     check("out", out, out.shape, gate_up.dtype)
     if on_gpu(gate_up, out):
-        from cosmos_lite_ros.kernels import activation_triton
+        from cosmos_lite_ros.kernels.activation_triton import launch_swiglu
 
-        activation_triton.launch_swiglu(gate_up, out)
+        launch_swiglu(gate_up, out)
     else:
         swiglu_twin(gate_up, out)
 

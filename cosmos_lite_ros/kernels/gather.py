@@ -24,9 +24,9 @@ def heads_to_rows(attn: Tensor, out: Tensor) -> None:
     check("attn", attn, attn.shape)
     check("out", out, (n, kv_heads * group * width), attn.dtype)
     if on_gpu(attn, out):
-        from cosmos_lite_ros.kernels import gather_triton
+        from cosmos_lite_ros.kernels.gather_triton import launch
 
-        gather_triton.launch(attn, out)
+        launch(attn, out)
     else:
         heads_to_rows_twin(attn, out)
 

@@ -61,9 +61,9 @@ def qk_rope(
     check("cos", cos, (n, width // 2), table_dtype)
     check("sin", sin, (n, width // 2), table_dtype)
     if on_gpu(qkv, q_weight, k_weight, cos, sin, q_out, k_out, v_out):
-        from cosmos_lite_ros.kernels import qk_rope_triton
+        from cosmos_lite_ros.kernels.qk_rope_triton import launch
 
-        run = qk_rope_triton.launch
+        run = launch
     else:
         run = qk_rope_twin
     run(qkv, q_weight, k_weight, cos, sin, eps, q_out, k_out, v_out, twice=twice)
@@ -85,7 +85,7 @@ def qk_rope_twin(
     """``qk_rope`` in torch, on any device; float64 tensors are computed in float64."""
     kv_heads, n, group, width = q_out.shape
     heads = qkv.view(n, kv_heads * (group + 2), width)
-    q, k, v = heads.split([kv_heads * group, kv_heads, kv_heads], dim=1)
+    q, k, v = torch.split(heads, [kv_heads * group, kv_heads, kv_heads], dim=1)
     q = _rotate(normalise(q, q_weight, eps, twice=twice), cos, sin)
     k = _rotate(normalise(k, k_weight, eps, twice=twice), cos, sin)
     q_out.copy_(q.view(n, kv_heads, group, width).transpose(0, 1))

@@ -40,9 +40,9 @@ def rms_norm(
     if delta is not None:
         check("delta", delta, x.shape, x.dtype)
     if on_gpu(x, weight, out, *(() if delta is None else (delta,))):
-        from cosmos_lite_ros.kernels import rms_norm_triton
+        from cosmos_lite_ros.kernels.rms_norm_triton import launch
 
-        rms_norm_triton.launch(x, weight, eps, out, delta=delta, twice=twice)
+        launch(x, weight, eps, out, delta=delta, twice=twice)
     else:
         rms_norm_twin(x, weight, eps, out, delta=delta, twice=twice)
 

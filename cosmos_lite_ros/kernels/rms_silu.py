@@ -33,9 +33,9 @@ def rms_silu(x: Tensor, gamma: Tensor, out: Tensor, *, silu: bool = True) -> Non
     check("gamma", gamma, gamma.shape, x.dtype)
     check("out", out, x.shape, x.dtype)
     if on_gpu(x, gamma, out):
-        from cosmos_lite_ros.kernels import rms_silu_triton
+        from cosmos_lite_ros.kernels.rms_silu_triton import launch
 
-        rms_silu_triton.launch(x, gamma, out, silu=silu)
+        launch(x, gamma, out, silu=silu)
     else:
         rms_silu_twin(x, gamma, out, silu=silu)
 

@@ -1,0 +1,60 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+# Triton carries no type information.
+# mypy: disable-error-code="import-untyped, no-untyped-def, untyped-decorator"
+"""Triton kernel of ``heads_to_rows``: one program a token."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+# 16 elements a thread: two 16-byte loads under way in bfloat16.
+ELEMENTS_PER_WARP = 16 * 32
+
+
+@triton.jit
+def heads_to_rows_kernel(
+    attn_ptr,
+    out_ptr,
+    head_stride,
+    row_stride,
+    group_stride,
+    out_stride,
+    HEADS: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+    HEAD_BLOCK: tl.constexpr,
+    D_BLOCK: tl.constexpr,
+):
+    """Runs of D channels are contiguous on both sides."""
+    row = tl.program_id(0).to(tl.int64)
+    heads = tl.arange(0, HEAD_BLOCK)
+    lanes = tl.arange(0, D_BLOCK)
+    inside = (heads < HEADS)[:, None] & (lanes < D)[None, :]
+    source = attn_ptr + row * row_stride + (heads // G)[:, None] * head_stride
+    source += (heads % G)[:, None] * group_stride + lanes[None, :]
+    target = out_ptr + row * out_stride + heads[:, None] * D + lanes[None, :]
+    tl.store(target, tl.load(source, mask=inside), mask=inside)
+
+
+def launch(attn: Tensor, out: Tensor) -> None:
+    """``heads_to_rows`` of checked arguments."""
+    kv_heads, n, group, width = attn.shape
+    if n == 0:
+        return
+    head_block = triton.next_power_of_2(kv_heads * group)
+    d_block = triton.next_power_of_2(width)
+    heads_to_rows_kernel[(n,)](
+        attn,
+        out,
+        *attn.stride()[:3],
+        out.stride(0),
+        HEADS=kv_heads * group,
+        G=group,
+        D=width,
+        HEAD_BLOCK=head_block,
+        D_BLOCK=d_block,
+        num_warps=min(max(head_block * d_block // ELEMENTS_PER_WARP, 1), 8),
+    )
