@@ -45,6 +45,7 @@ GRIPPER_RATE_HZ: Final = 50
 GRIPPER_JOINT: Final = "finger_joint"
 GRIPPER_CLOSED_RAD: Final = 0.8  # Robotiq 2F-85 as its driver reports it; 0 is open
 _JPEG_QUALITY: Final = 90
+_MAX_SECONDS: Final = 3600
 _NS: Final = 1_000_000_000
 # From the stamp to the recorder, ms: (least, mean of what comes on top).
 _CAMERA_LATENCY_MS: Final = (6.0, 3.0)
@@ -104,7 +105,8 @@ def make_demo_bag(
         out: folder to create.
         clip: folder with the three videos; None: the recorded clip where it lies beside the source
             tree, else generated pictures, which say so in the picture and in the metadata.
-        seconds: length; None: all of the clip.
+        seconds: length; None: all of the clip. A recorded clip is not prolonged: where it is
+            shorter, the bag is as long as the clip, and the notes say so.
         seed: of motion, camera phases and latencies; the same seed gives the same messages.
         size: (width, height) of the pictures; None: as they are.
         image_format: ``jpeg`` and ``png`` as CompressedImage, the others as raw Image.
@@ -152,9 +154,11 @@ def make_demo_bag(
                 progress(done / len(plan))
     if progress is not None:
         progress(1.0)
-    notes = tuple(f"{topic} is {how}" for topic, how in labels.synthetic.items())
+    notes = [f"{topic} is {how}" for topic, how in labels.synthetic.items()]
+    if seconds is not None and seconds >= duration_s + 1 / pictures.rate_hz:
+        notes.append(f"{seconds:g} s were asked for, the clip has {duration_s:.1f} s")
     size_bytes = sum(p.stat().st_size for p in out.iterdir())
-    return DemoBag(out, duration_s, size_bytes, counts, labels, instruction, notes)
+    return DemoBag(out, duration_s, size_bytes, counts, labels, instruction, tuple(notes))
 
 
 def _pictures(clip: Path | None, generated: bool, seed: int) -> Clip:
@@ -170,13 +174,11 @@ def _frame_count(pictures: Clip, seconds: float | None) -> int:
     if seconds is None:
         return pictures.frames
     frames = math.floor(seconds * pictures.rate_hz + 1e-9) if math.isfinite(seconds) else 0
-    longest = 3600 * int(pictures.rate_hz) if pictures.generated else pictures.frames
-    if not 1 <= frames <= longest:
+    if not 1 <= frames <= _MAX_SECONDS * pictures.rate_hz:
         raise BadInputError(
-            f"{seconds} s were asked for, expected {1 / pictures.rate_hz:.2f} to "
-            f"{longest / pictures.rate_hz:.2f} s for this clip"
+            f"{seconds} s were asked for, expected {1 / pictures.rate_hz:.2f} to {_MAX_SECONDS} s"
         )
-    return frames
+    return frames if pictures.generated else min(frames, pictures.frames)
 
 
 def _image_topic(view: View, image_format: ImageFormat) -> str:

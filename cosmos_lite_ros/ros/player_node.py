@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, cast, get_args
 
 import rclpy
+from rclpy.duration import Duration
 from rclpy.exceptions import NameValidationException
 from rclpy.node import Node
 from rclpy.publisher import Publisher
@@ -42,6 +43,7 @@ from cosmos_lite_ros.ros.dds import use_shipped_dds_profile
 # a range of LOCALHOST only with its next announcement (measured: 0 to 2.7 s).
 DISCOVERY_S: Final = 3.2
 _DEPTH: Final = 10
+_LINGER_S: Final = 1.0
 _PROGRESS_S: Final = 0.5
 _PLAIN_PROGRESS_S: Final = 10.0
 
@@ -244,7 +246,16 @@ class Player(Node):  # type: ignore[misc]
             self.sent[message.topic] += 1
             self.passes, self.bag_s = due.number, due.bag_s
             self.worst_late_s = max(self.worst_late_s, (time.monotonic_ns() - at_ns) / 1e9)
-        report.show(self)
+        self._wait_until_received(stop)
+
+    def _wait_until_received(self, stop: threading.Event) -> None:
+        """Reliable subscribers have a second to fetch what they have not received yet."""
+        end = time.monotonic() + _LINGER_S
+        for publisher in self._publishers_by_name.values():
+            left_s = end - time.monotonic()
+            if stop.is_set() or left_s <= 0:
+                return
+            publisher.wait_for_all_acked(Duration(seconds=left_s))
 
 
 class Progress:

@@ -141,6 +141,13 @@ def test_the_recorded_clip(tmp_path: Path) -> None:
     assert labels.licence == "Apache-2.0"
 
 
+def test_a_recorded_clip_is_not_prolonged(tmp_path: Path) -> None:
+    made = make_demo_bag(tmp_path / "bag", clip=_clip(tmp_path / "clip", (6, 6, 6)), seconds=30.0)
+    assert made.counts["/wrist/image/compressed"] == 6
+    assert made.duration_s == pytest.approx(0.4)
+    assert made.notes[-1] == "30 s were asked for, the clip has 0.4 s"
+
+
 def _empty(folder: Path) -> Path:
     return folder
 
@@ -151,20 +158,24 @@ def _no_videos(folder: Path) -> Path:
     return folder
 
 
-def _too_few_frames(folder: Path) -> Path:
-    for k, name in enumerate(CLIP_FILES.values()):
-        writer = cv2.VideoWriter(
-            str(folder / name), cv2.VideoWriter.fourcc(*"mp4v"), 15.0, (64, 48)
-        )
-        for _ in range(5 + k):
+def _clip(folder: Path, frames: tuple[int, int, int]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for count, name in zip(frames, CLIP_FILES.values(), strict=True):
+        code = cv2.VideoWriter.fourcc(*"mp4v")
+        writer = cv2.VideoWriter(str(folder / name), code, 15.0, (64, 48))
+        for _ in range(count):
             writer.write(np.zeros((48, 64, 3), np.uint8))
         writer.release()
     return folder
 
 
+def _unequal(folder: Path) -> Path:
+    return _clip(folder, (5, 6, 7))
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
-    [(_empty, "lacks"), (_no_videos, "not an mp4"), (_too_few_frames, "expected the same")],
+    [(_empty, "lacks"), (_no_videos, "not an mp4"), (_unequal, "expected the same")],
 )
 def test_wrong_clips(make: object, reason: str, tmp_path: Path) -> None:
     clip = tmp_path / "clip"
