@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 
 # Each module has register(app: typer.Typer) -> None.
-_COMMAND_MODULES = ("tiny", "act", "bags", "bench", "demo", "doctor", "instruct")
+_COMMAND_MODULES = ("tiny", "act", "bags", "bench", "demo", "doctor", "instruct", "prewarm")
 
 
 def _version(show: bool) -> None:

@@ -55,6 +55,15 @@ class TextKV:
         """Bytes of both tensors."""
         return self.keys.nbytes + self.values.nbytes
 
+    def on_host(self, *, pin: bool = False) -> TextKV:
+        """The same in host memory when this returns; itself if it is there already."""
+        if self.keys.device.type == "cpu" and (self.keys.is_pinned() or not pin):
+            return self
+        both = torch.empty((2, *self.keys.shape), dtype=self.keys.dtype, pin_memory=pin)
+        both[0].copy_(self.keys)
+        both[1].copy_(self.values)
+        return TextKV(both[0], both[1], self.length)
+
 
 def empty_kv(
     info: CheckpointInfo,
