@@ -34,11 +34,12 @@ def running(**fields: Any) -> Bench:
     return b
 
 
-def assert_comes_to_rest(b: Bench, reason: StopReason, ticks: int = 12) -> None:
-    """STOPPED with this reason, at rest soon, nothing sent after that, in a new epoch."""
+def assert_comes_to_rest(b: Bench, reason: StopReason) -> None:
+    """STOPPED with this reason, at rest at once, and nothing sent after that."""
     assert b.state is State.STOPPED
     assert b.core.machine.stop_reason is reason
-    b.tick(ticks)
+    # 75 mrad/s take one segment; the rows that had been sent would take seven.
+    b.tick(3)
     assert not b.velocity.any()
     sent = b.core.counters.commands_sent
     place = b.measured.copy()
@@ -534,6 +535,8 @@ def test_a_new_instruction_flushes() -> None:
     foreign = b.core.counters.chunks_foreign
     b.tick()
     assert b.core.counters.chunks_foreign == foreign + 1
+    b.tick(2)
+    assert not b.velocity.any(), "the sent rows were run to their end"
     b.run_until(lambda: len(b.requests) > asked)
     assert not b.velocity.any(), "asked before the arm had come to rest"
     assert b.requests[-1].reason is RequestReason.INSTRUCTION
@@ -553,6 +556,15 @@ def test_drain_finishes_the_chunk_first() -> None:
     assert b.core.epoch > epoch
     b.run_until(lambda: b.state is State.RUNNING)
     assert b.requests[-1].instruction == "open the drawer"
+
+
+def test_the_running_instruction_once_more_takes_a_drained_one_back() -> None:
+    b = running(instruction_policy="drain")
+    epoch = b.core.epoch
+    b.core.offer_instruction("open the drawer", b.now_ns)
+    b.core.offer_instruction("wipe the table", b.now_ns)
+    b.run_until(lambda: b.state is State.UNDERRUN)
+    assert (b.core.instruction, b.core.epoch) == ("wipe the table", epoch)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "x" * 1001])
@@ -582,7 +594,10 @@ def test_a_clock_jump_clears_and_goes_on(jump_s: float) -> None:
     b = running(mode="async", latency=3)
     epoch, asked = b.core.epoch, len(b.requests)
     b.ros_offset_ns += int(jump_s * NS)
+    # No joint state since the jump: the stamp of the last one means nothing now.
+    b.joints_alive = False
     b.tick()
+    b.joints_alive = True
     assert b.core.epoch > epoch
     assert b.state is State.UNDERRUN
     assert f"ROS time jumped by {jump_s:+.3f} s" in b.status.reason

@@ -47,17 +47,19 @@ def garbage(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
         rows = ramp(HOME, 0.01, n)
         rows[rng.random(n) < 0.1] += rng.normal(0, 2.0, 7)
         return rows
+    if kind == "edge":
+        return PANDA.limits()[1] + rng.normal(0, 0.004, (n, 7))
     if kind == "limits":
         low, high = PANDA.limits()
         return np.where((np.arange(n) // 20 % 2)[:, None] == 0, low, high)
     return HOME + np.cumsum(rng.normal(0, 0.03, (n, 7)), axis=0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    kind=st.sampled_from(["white", "bang", "spikes", "limits", "walk"]),
-    scales=st.sampled_from([(0.6, 0.25), (1.0, 1.0), (0.2, 0.05), (1.0, 0.1)]),
+    kind=st.sampled_from(["white", "bang", "spikes", "limits", "edge", "walk"]),
+    scales=st.sampled_from([(0.6, 0.25), (1.0, 1.0), (0.1, 1.0), (0.2, 0.05)]),
     robot=st.sampled_from([PANDA, FR3]),
 )
 def test_limits_hold_for_any_rows(
@@ -150,6 +152,23 @@ def test_a_limit_is_approached_and_not_passed() -> None:
         for _ in range(200):
             state = lim.step(state, MotionState(np.full(7, goal), np.zeros(7)), POINTS - 1)
         assert np.abs(state.position - bound).max() < 1e-4
+
+
+def test_a_segment_does_not_leave_the_limits_between_its_ends() -> None:
+    low, high = PANDA.limits()
+    # From the limit to just below it: the cubic with these end velocities would bulge over it.
+    state, goal = MotionState.rest(high), MotionState(high - 1e-3, np.full(7, -0.1))
+    samples = sample_segment(state.position, state.velocity, goal.position, goal.velocity)
+    lim = limiter(PANDA, 1.0, 1.0)
+    assert (samples[0].max(axis=0) > high + 3e-4).all()
+    check_segment(lim, state, lim.step(state, goal, POINTS - 1))
+    # At the largest velocity on both ends, and faster between them.
+    top = lim.limits.velocity
+    state = MotionState((low + high) / 2, top)
+    goal = MotionState(state.position + 1.05 * top * ROW_PERIOD_S, top)
+    samples = sample_segment(state.position, state.velocity, goal.position, goal.velocity)
+    assert (samples[1].max(axis=0) > 1.05 * top).all()
+    check_segment(lim, state, lim.step(state, goal, 32))
 
 
 def test_an_arm_outside_a_limit_may_come_back_but_not_go_on() -> None:
