@@ -53,7 +53,15 @@ def launch_relu2(x: Tensor, out: Tensor) -> None:
         return
     blocks = triton.cdiv(width, RELU2_BLOCK)
     relu2_kernel[(rows * blocks,)](
-        x, out, x.stride(0), out.stride(0), width, blocks, BLOCK=RELU2_BLOCK, num_warps=WARPS
+        x,
+        out,
+        x.stride(0),
+        out.stride(0),
+        width,
+        blocks,
+        BLOCK=RELU2_BLOCK,
+        num_warps=WARPS,
+        enable_fp_fusion=True,
     )
 
 
@@ -72,4 +80,5 @@ def launch_swiglu(gate_up: Tensor, out: Tensor) -> None:
         blocks,
         BLOCK=SWIGLU_BLOCK,
         num_warps=WARPS,
+        enable_fp_fusion=True,
     )

@@ -33,7 +33,8 @@ def on_gpu(first: Tensor, *others: Tensor) -> bool:
     """Whether the Triton kernel must run; False means the torch twin.
 
     Raises:
-        BadInputError: tensors on several devices, or a dtype that has no kernel.
+        BadInputError: tensors on several devices or on another GPU than the current one, or a
+            dtype that has no kernel.
         EnvironmentLacksError: CUDA tensors and no Triton.
     """
     for tensor in others:
@@ -48,6 +49,12 @@ def on_gpu(first: Tensor, *others: Tensor) -> bool:
         raise BadInputError(
             f"found {first.dtype} on {first.device}, expected float32 or bfloat16: convert it, or "
             "call the torch twin"
+        )
+    if first.device.index != torch.cuda.current_device():
+        # Triton launches on the current device, whatever its arguments say.
+        raise BadInputError(
+            f"found tensors on {first.device} while cuda:{torch.cuda.current_device()} is current, "
+            "expected one device: use torch.cuda.set_device"
         )
     _check_triton()
     return True

@@ -57,4 +57,5 @@ def launch(attn: Tensor, out: Tensor) -> None:
         HEAD_BLOCK=head_block,
         D_BLOCK=d_block,
         num_warps=min(max(head_block * d_block // ELEMENTS_PER_WARP, 1), 8),
+        enable_fp_fusion=True,
     )

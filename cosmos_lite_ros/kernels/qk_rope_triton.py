@@ -12,24 +12,45 @@ from torch import Tensor
 
 # Eight heads of 128 channels in two warps: a thread holds eight channels of each half, one 16-byte
 # load each in bfloat16, and a head's norm stays inside a quarter warp. Four programs a token (Edge)
-# fill the GPU better than one with a loop, for the price of reading 512 bytes of table four times.
+# fill the GPU better than one with a loop, for the price of reading its 512 bytes of table often.
 HEADS = 8
 WARPS = 2
 
 
 @triton.jit
-def _norm_rotate(a, b, weight_a, weight_b, cos, sin, eps, D: tl.constexpr, TWICE: tl.constexpr):
-    """Halves a, b [heads, D / 2] -> the same, normalised over both and rotated, float32."""
+def _norm_rotate(
+    source,
+    target,
+    inside,
+    weight_ptr,
+    cos_ptr,
+    sin_ptr,
+    eps,
+    HEADS: tl.constexpr,
+    HALF: tl.constexpr,
+    HALF_BLOCK: tl.constexpr,
+    TWICE: tl.constexpr,
+):
+    """source, target, inside: [heads, HALF_BLOCK], the first halves of the heads."""
+    # Read once a head, from L1, in the layout of the heads: one row spread over the program would
+    # cross shared memory and a barrier.
+    lanes = tl.broadcast_to(tl.arange(0, HALF_BLOCK)[None, :], (HEADS, HALF_BLOCK))
+    a = tl.load(source, mask=inside, other=0.0)
+    b = tl.load(source + HALF, mask=inside, other=0.0)
+    weight_a = tl.load(weight_ptr + lanes, mask=inside, other=0.0).to(tl.float32)
+    weight_b = tl.load(weight_ptr + HALF + lanes, mask=inside, other=0.0).to(tl.float32)
+    cos = tl.load(cos_ptr + lanes, mask=inside, other=0.0)
+    sin = tl.load(sin_ptr + lanes, mask=inside, other=0.0)
     wide_a, wide_b = a.to(tl.float32), b.to(tl.float32)
     squares = tl.sum(wide_a * wide_a, axis=1) + tl.sum(wide_b * wide_b, axis=1)
-    scale = tl.rsqrt(squares / D + eps)[:, None]
+    scale = tl.rsqrt(squares / (2 * HALF) + eps)[:, None]
     wide_a, wide_b = wide_a * scale, wide_b * scale
     if TWICE:
         wide_a, wide_b = wide_a.to(a.dtype).to(tl.float32), wide_b.to(a.dtype).to(tl.float32)
-    wide_a = (wide_a * weight_a[None, :]).to(a.dtype).to(tl.float32)
-    wide_b = (wide_b * weight_b[None, :]).to(a.dtype).to(tl.float32)
-    c, s = cos[None, :], sin[None, :]
-    return wide_a * c - wide_b * s, wide_b * c + wide_a * s
+    wide_a = (wide_a * weight_a).to(a.dtype).to(tl.float32)
+    wide_b = (wide_b * weight_b).to(a.dtype).to(tl.float32)
+    tl.store(target, (wide_a * cos - wide_b * sin).to(a.dtype), mask=inside)
+    tl.store(target + HALF, (wide_b * cos + wide_a * sin).to(a.dtype), mask=inside)
 
 
 @triton.jit
@@ -68,37 +89,33 @@ def qk_rope_kernel(
     block = tl.program_id(1)
     lanes = tl.arange(0, HALF_BLOCK)
     in_half = lanes < HALF
-    source = qkv_ptr + row * qkv_stride
-    if block < Q_BLOCKS + KV_BLOCKS:
-        cos = tl.load(cos_ptr + row * cos_stride + lanes, mask=in_half, other=0.0)
-        sin = tl.load(sin_ptr + row * sin_stride + lanes, mask=in_half, other=0.0)
-        if block < Q_BLOCKS:
-            heads = block * HEADS + tl.arange(0, HEADS)
-            inside = (heads < K * G)[:, None] & in_half[None, :]
-            weight_ptr = q_weight_ptr
-            source += heads[:, None] * D + lanes[None, :]
-            target = q_ptr + row * q_row + (heads // G)[:, None] * q_head
-            target += (heads % G)[:, None] * q_group + lanes[None, :]
-        else:
-            heads = (block - Q_BLOCKS) * HEADS + tl.arange(0, HEADS)
-            inside = (heads < K)[:, None] & in_half[None, :]
-            weight_ptr = k_weight_ptr
-            source += (K * G + heads)[:, None] * D + lanes[None, :]
-            target = k_ptr + row * k_row + heads[:, None] * k_head + lanes[None, :]
-        a = tl.load(source, mask=inside, other=0.0)
-        b = tl.load(source + HALF, mask=inside, other=0.0)
-        weight_a = tl.load(weight_ptr + lanes, mask=in_half, other=0.0).to(tl.float32)
-        weight_b = tl.load(weight_ptr + HALF + lanes, mask=in_half, other=0.0).to(tl.float32)
-        a, b = _norm_rotate(a, b, weight_a, weight_b, cos, sin, eps, D, TWICE)
-        tl.store(target, a.to(q_ptr.dtype.element_ty), mask=inside)
-        tl.store(target + HALF, b.to(q_ptr.dtype.element_ty), mask=inside)
+    qkv_row = qkv_ptr + row * qkv_stride + lanes[None, :]
+    cos_row, sin_row = cos_ptr + row * cos_stride, sin_ptr + row * sin_stride
+    if block < Q_BLOCKS:
+        heads = (block * HEADS + tl.arange(0, HEADS))[:, None]
+        inside = (heads < K * G) & in_half[None, :]
+        source = qkv_row + heads * D
+        target = q_ptr + row * q_row + heads // G * q_head + heads % G * q_group + lanes[None, :]
+        _norm_rotate(
+            *(source, target, inside, q_weight_ptr, cos_row, sin_row, eps),
+            *(HEADS, HALF, HALF_BLOCK, TWICE),
+        )
+    elif block < Q_BLOCKS + KV_BLOCKS:
+        heads = ((block - Q_BLOCKS) * HEADS + tl.arange(0, HEADS))[:, None]
+        inside = (heads < K) & in_half[None, :]
+        source = qkv_row + (K * G + heads) * D
+        target = k_ptr + row * k_row + heads * k_head + lanes[None, :]
+        _norm_rotate(
+            *(source, target, inside, k_weight_ptr, cos_row, sin_row, eps),
+            *(HEADS, HALF, HALF_BLOCK, TWICE),
+        )
     else:
-        heads = (block - Q_BLOCKS - KV_BLOCKS) * HEADS + tl.arange(0, HEADS)
-        inside = (heads < K)[:, None] & in_half[None, :]
-        source += (K * G + K + heads)[:, None] * D + lanes[None, :]
-        target = v_ptr + row * v_row + heads[:, None] * v_head + lanes[None, :]
-        a = tl.load(source, mask=inside, other=0.0)
-        b = tl.load(source + HALF, mask=inside, other=0.0)
+        heads = ((block - Q_BLOCKS - KV_BLOCKS) * HEADS + tl.arange(0, HEADS))[:, None]
+        inside = (heads < K) & in_half[None, :]
+        source = qkv_row + (K * G + K + heads) * D
+        target = v_ptr + row * v_row + heads * v_head + lanes[None, :]
+        a = tl.load(source, mask=inside)
+        b = tl.load(source + HALF, mask=inside)
         tl.store(target, a, mask=inside)
         tl.store(target + HALF, b, mask=inside)
 
@@ -148,4 +165,5 @@ def launch(
         KV_BLOCKS=kv_blocks,
         TWICE=twice,
         num_warps=WARPS,
+        enable_fp_fusion=True,
     )

@@ -72,4 +72,5 @@ def launch(
         ADD=delta is not None,
         TWICE=twice,
         num_warps=min(max(block // ELEMENTS_PER_WARP, 1), 16),
+        enable_fp_fusion=True,
     )

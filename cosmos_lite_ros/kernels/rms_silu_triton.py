@@ -73,4 +73,5 @@ def launch(x: Tensor, gamma: Tensor, out: Tensor, *, silu: bool) -> None:
         ROWS=rows_per_program,
         SILU=silu,
         num_warps=WARPS,
+        enable_fp_fusion=True,
     )
