@@ -24,6 +24,8 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
+from cosmos_lite_ros.ros.dds import remove_stale_segments
+
 ROOT = Path(__file__).resolve().parents[2]
 TRANSITIONS = {"configure": 1, "cleanup": 2, "activate": 3, "deactivate": 4}
 
@@ -111,6 +113,8 @@ class NodeProcess:
         self.signal(signal.SIGKILL)
         self.popen.wait(5.0)
         self._file.close()
+        # A killed process leaves its shared-memory segment, 64 MB each.
+        remove_stale_segments()
 
     def __enter__(self) -> NodeProcess:
         return self
