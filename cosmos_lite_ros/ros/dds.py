@@ -8,7 +8,9 @@ only a third of the frames arrive. The *publisher's* segment counts: camera driv
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
