@@ -19,9 +19,6 @@ from cosmos_lite_ros.execution.settings import CheckPolicies
 
 from .makers import HOME, NS, Bench, excess, ramp, sample_segment
 
-# Slowing down from the fastest speed that the lookahead allows takes its seven segments.
-REST_TICKS = 7 + 2
-
 
 class Chaos:
     """A bench to which things happen; every choice comes from one seed."""
@@ -105,7 +102,8 @@ class Chaos:
             assert status.row == -1
             assert output.gripper is None
             assert output.request is None
-        if self.stopped_ticks > REST_TICKS:
+        # The fastest speed that the lookahead allows takes all its segments but one to stop.
+        if self.stopped_ticks > b.core.settings.lookahead_rows - 1 + 2:
             assert output.trajectory is None
             assert not b.velocity.any()
         if output.trajectory is not None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import math
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,10 +27,12 @@ from trajectory_msgs.msg import JointTrajectory  # noqa: E402
 
 from cosmos_lite_ros.contract.observation import instruction_hash  # noqa: E402
 from cosmos_lite_ros.contract.robots import PANDA  # noqa: E402
+from cosmos_lite_ros.execution.ticker import Arrival, TickGrid  # noqa: E402
 from cosmos_lite_ros.msg import ActionChunk, ExecutorStatus  # noqa: E402
 from cosmos_lite_ros.ros import qos  # noqa: E402
+from cosmos_lite_ros.ros.executor_ticks import TickThread  # noqa: E402
 
-from .harness import NodeProcess, Probe, probe  # noqa: E402
+from .harness import ROOT, NodeProcess, Probe, probe  # noqa: E402
 
 pytestmark = pytest.mark.ros
 
@@ -345,6 +349,29 @@ def test_bad_parameters_are_one_line(
         assert node.wait(15.0) == code
         errors = [line for line in node.output().splitlines() if words in line]
         assert errors, node.output()
+
+
+def test_the_executor_imports_no_torch() -> None:
+    program = f"import sys, {NODE}; sys.exit('torch' in sys.modules or 'diffusers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_tick_that_fails_ends_the_thread_and_is_kept() -> None:
+    ticks: list[int] = []
+
+    def work(arrival: Arrival, now_ns: int) -> None:
+        ticks.append(arrival.tick)
+        if len(ticks) == 2:
+            raise RuntimeError("broken")
+
+    thread = TickThread(TickGrid(time.monotonic_ns()), work)
+    thread.start()
+    end = time.monotonic() + 5.0
+    while thread.error is None and time.monotonic() < end:
+        time.sleep(0.02)
+    assert str(thread.error) == "broken"
+    assert len(ticks) == 2
+    thread.end()
 
 
 def test_without_clock_it_says_so(tmp_path: Path) -> None:
