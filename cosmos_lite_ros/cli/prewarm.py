@@ -26,7 +26,7 @@ def read_instructions(path: Path) -> list[str]:
     from cosmos_lite_ros.errors import BadInputError
 
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path} cannot be read as UTF-8 text: {error}") from error
     found: dict[str, None] = {}

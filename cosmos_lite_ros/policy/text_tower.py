@@ -231,12 +231,14 @@ class TextTower:
             EnvironmentLacksError: residency ``none``.
             BadInputError: no tokens, or one beyond the embedding.
         """
-        if self._weights is None:
+        if self.residency == "none":
             raise EnvironmentLacksError(
                 f"no prompt card of this instruction ({len(token_ids)} tokens) and text_residency "
-                f"is {self.residency}: run cosmos-lite-ros prewarm with its checkpoint and dtype, "
-                "or choose text_residency pinned or mmap"
+                "is none: run cosmos-lite-ros prewarm with its checkpoint and dtype, or choose "
+                "text_residency pinned or mmap"
             )
+        if self._weights is None:
+            raise RuntimeError("the text tower is closed")
         c = self._info.config
         if not token_ids or min(token_ids) < 0 or max(token_ids) >= c.vocab_size:
             raise BadInputError(
@@ -251,18 +253,13 @@ class TextTower:
                 stream.close()
 
     def close(self) -> None:
-        """Give all memory back; ``compute`` then refuses."""
+        """Give all memory back; ``compute`` then raises RuntimeError."""
         if self._weights is not None:
             self._weights.close()
         if self._shards is not None:
             self._shards.close()
         self._weights = self._shards = self._embedding = None
         self._gains = {}
-
-    def drop_page_cache(self) -> None:
-        """Forget the files' pages, so that a cold start can be measured."""
-        if self._shards is not None:
-            self._shards.forget_pages()
 
     def _embed(self, token_ids: list[int]) -> Tensor:
         ids = torch.tensor(token_ids)

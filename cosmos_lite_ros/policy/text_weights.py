@@ -132,11 +132,6 @@ class Shards:
         with suppress(OSError):  # advice only
             os.posix_fadvise(self._descriptors[path], first, size, os.POSIX_FADV_WILLNEED)
 
-    def forget_pages(self) -> None:
-        """Drop the files from the page cache, to measure a cold start."""
-        for descriptor in self._descriptors.values():
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-
     def close(self) -> None:
         """Close the files."""
         self._handles.clear()

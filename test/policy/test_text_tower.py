@@ -148,6 +148,8 @@ def test_resident_bytes(info: Callable[[str], CheckpointInfo]) -> None:
         }
         by["gpu"].close()
         assert by["gpu"].host_bytes == 0
+        with pytest.raises(RuntimeError, match="closed"):
+            by["gpu"].compute(tokens(9))
         lean = TextTower(info("edge"), CPU, dtype, "gpu", embedding_on_device=False)
         assert lean.host_bytes == matrices + small
         assert same(lean.compute(tokens(9)), by["pinned"].compute(tokens(9)))
