@@ -7,7 +7,6 @@ Finite comes first: NaN passes through every clip and comparison.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Literal
@@ -180,8 +179,3 @@ class Gate:
 
 def _failed(flag: GateFlag, reason: str, policy: Outcome) -> Failed:
     return Failed(flag, reason, policy == "stop")
-
-
-def flag_names(flags: int) -> Sequence[str]:
-    """The names of the flags that are set."""
-    return [flag.name or "" for flag in GateFlag if flags & flag]

@@ -19,7 +19,7 @@ from cosmos_lite_ros.contract.robots import PANDA
 from cosmos_lite_ros.execution.core import ExecutorCore
 from cosmos_lite_ros.execution.gate import IncomingChunk
 from cosmos_lite_ros.execution.limiter import MotionLimits
-from cosmos_lite_ros.execution.machine import State
+from cosmos_lite_ros.execution.machine import State, StopReason
 from cosmos_lite_ros.execution.output import TickOutput
 from cosmos_lite_ros.execution.requests import Request
 from cosmos_lite_ros.execution.settings import ExecutorSettings
@@ -211,3 +211,34 @@ class Bench:
         self.core.offer_instruction(instruction, self.now_ns)
         answer = self.core.resume(self.now_ns, self.ros_ns)
         assert answer.success, answer.message
+
+
+def steady(b: Bench, request: Request) -> IncomingChunk:
+    """Move on from where the arm is, 5 mrad a row."""
+    return b.chunk(ramp(b.measured))
+
+
+def running(**fields: Any) -> Bench:
+    """A bench that runs."""
+    b = Bench(steady, **fields)
+    b.arm_up()
+    b.run_until(lambda: b.state is State.RUNNING)
+    b.tick(5)
+    return b
+
+
+def assert_comes_to_rest(b: Bench, reason: StopReason) -> None:
+    """STOPPED with this reason, at rest at once, and nothing sent after that."""
+    assert b.state is State.STOPPED
+    assert b.core.machine.stop_reason is reason
+    # 75 mrad/s take one segment; the rows that had been sent would take seven.
+    b.tick(3)
+    assert not b.velocity.any()
+    sent = b.core.counters.commands_sent
+    place = b.measured.copy()
+    b.tick(30)
+    assert b.core.counters.commands_sent == sent
+    assert (b.measured == place).all()
+    assert b.state is State.STOPPED
+    worst = np.array([excess(s, b.core.limits) for s in b.segments]).max(axis=0)
+    assert (worst <= [1e-7, 1e-6, 1e-5]).all()
