@@ -236,7 +236,8 @@ def check_keys(
             )
 
 
-def _tensors(files: tuple[TensorFile, ...]) -> Iterator[tuple[str, Tensor]]:
+def read_tensors(files: tuple[TensorFile, ...]) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of the files, on the CPU, in file order; strays are left out."""
     for file in files:
         with safe_open(file.path, framework="pt") as handle:
             keys = list(handle.keys())
@@ -261,7 +262,7 @@ def fill(
     """
     wanted = dict(module.named_parameters()) | dict(module.named_buffers())
     total = max(1, sum(len(f.shapes) for f in files))
-    for done, (key, tensor) in enumerate(_tensors(files), 1):
+    for done, (key, tensor) in enumerate(read_tensors(files), 1):
         if key in wanted:
             owner_name, _, leaf = key.rpartition(".")
             owner = module.get_submodule(owner_name)

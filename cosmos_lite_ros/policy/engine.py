@@ -7,32 +7,39 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from cosmos_lite_ros import __version__
 from cosmos_lite_ros.contract.chunk import ActionChunk
-from cosmos_lite_ros.contract.constants import ACTION_WIDTH, COMPOSED_HEIGHT, COMPOSED_WIDTH, JOINTS
+from cosmos_lite_ros.contract.constants import COMPOSED_HEIGHT, COMPOSED_WIDTH, JOINTS
 from cosmos_lite_ros.contract.observation import Observation
 from cosmos_lite_ros.contract.prompt import PromptFormat, build_prompt, state_row
-from cosmos_lite_ros.contract.views import pad_canvas
 from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
+from cosmos_lite_ros.policy.cards import CardFolder
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, inspect
-from cosmos_lite_ros.policy.layout import ACTION_CHANNELS, VIDEO_SHAPE
-from cosmos_lite_ros.policy.network import PolicyNetwork, TextCache, Velocity
-from cosmos_lite_ros.policy.sampler import SamplerSettings, UniPC, draw_noise, guide, schedule
-from cosmos_lite_ros.policy.text_cache import TextCacheLRU
+from cosmos_lite_ros.policy.encoder import ImageEncoder2d
+from cosmos_lite_ros.policy.memory import check_memory
+from cosmos_lite_ros.policy.noise import NoiseSource
+from cosmos_lite_ros.policy.runner import Runner, TextSlot
+from cosmos_lite_ros.policy.sampler import SamplerSettings
+from cosmos_lite_ros.policy.strict import check_tensors
+from cosmos_lite_ros.policy.text_cache import TextStore
+from cosmos_lite_ros.policy.text_tower import TextTower
+from cosmos_lite_ros.policy.text_weights import RESIDENCIES, Residency
 from cosmos_lite_ros.policy.tokenizer import PromptTokenizer
+from cosmos_lite_ros.policy.tower import ATTENTION, GenerationTower, attention_backend
 from cosmos_lite_ros.policy.trace import Trace
-from cosmos_lite_ros.policy.vae import ImageEncoder
 from cosmos_lite_ros.policy.worker import Worker
 
 __all__ = ["EngineSettings", "PolicyEngine", "SamplerSettings"]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# Room for an instruction of any usual length; a longer one gets a larger slot.
+_SLOT_TOKENS = 256
 SCHEMES = {"float32": "float32", "bfloat16": "bf16"}
 
 
@@ -53,6 +60,12 @@ class EngineSettings:
         sampler: default sampler settings; a request may bring its own.
         seed, seed_mode: ``fixed`` uses seed for every request, ``advance`` adds one each time.
         text_cache_entries: prompts kept in the LRU.
+        text_residency: where the text tower's weights lie: ``gpu``, ``pinned`` host memory,
+            ``mmap`` (in the files), ``none`` (prompt cards only). On a CPU the first two are one.
+        cards: folder of prompt cards that are read before the tower runs; empty: none.
+        attention: SDPA backend: ``auto`` or one of tower.ATTENTION.
+        graphs: on CUDA, replay captured graphs; False runs the same kernels one by one.
+        vae_offload: ``cpu`` keeps the encoder's weights in host memory and copies them per request.
         threads: CPU threads of torch for the whole process; None leaves torch's choice.
     """
 
@@ -67,6 +80,11 @@ class EngineSettings:
     seed: int = 0
     seed_mode: Literal["fixed", "advance"] = "fixed"
     text_cache_entries: int = 16
+    text_residency: Residency = "pinned"
+    cards: str = ""
+    attention: str = "auto"
+    graphs: bool = True
+    vae_offload: Literal["none", "cpu"] = "none"
     threads: int | None = None
 
 
@@ -80,26 +98,32 @@ class PolicyEngine:
         self,
         settings: EngineSettings,
         info: CheckpointInfo,
-        network: PolicyNetwork,
-        encoder: ImageEncoder,
+        runner: Runner,
+        tower: TextTower,
         tokenizer: PromptTokenizer,
         worker: Worker,
     ):
         """Use ``load``."""
         self.settings = settings
         self.info = info
-        self._network = network
-        self._encoder = encoder
+        self._runner = runner
+        self._tower = tower
         self._tokenizer = tokenizer
         self._worker = worker
-        self._texts = TextCacheLRU(network.text_cache, settings.text_cache_entries)
-        self._unconditional: TextCache | None = None
-        self._noise: tuple[int, Tensor, Tensor] | None = None
+        dtype = DTYPES[settings.dtype]
+        self._pin = runner.tower.device.type == "cuda"
+        cards = CardFolder(Path(settings.cards), info, dtype) if settings.cards else None
+        self._texts = TextStore(tower.compute, settings.text_cache_entries, cards, pin=self._pin)
+        self._slot = TextSlot(runner.tower, _SLOT_TOKENS)
+        self._slot_ids: tuple[int, ...] = ()
+        self._uncond: TextSlot | None = None
+        self._noise = NoiseSource(pin=self._pin)
         self._requests = 0
+        self._tokens_of: tuple[str, list[int]] = ("", [])
 
     @classmethod
     def load(cls, settings: EngineSettings, progress: Progress | None = None) -> PolicyEngine:
-        """Check the headers, then load onto the device; blocks.
+        """Check the headers and the free memory, then stream onto the device; blocks.
 
         Args:
             settings: what to load.
@@ -108,35 +132,53 @@ class PolicyEngine:
         Raises:
             CheckpointError: incomplete, foreign or damaged files.
             BadInputError: a setting out of range.
-            EnvironmentLacksError: no such device, or a package is missing.
+            EnvironmentLacksError: no such device, too little memory, or a package is missing.
         """
-        if settings.dtype not in DTYPES:
-            raise BadInputError(f"dtype is {settings.dtype!r}, expected one of {', '.join(DTYPES)}")
-        if settings.action_arithmetic not in ("float32", "server"):
-            raise BadInputError(
-                f"action_arithmetic is {settings.action_arithmetic!r}, expected float32 or server"
-            )
-        if settings.prompt_format not in ("auto", "json", "plain"):
-            raise BadInputError(
-                f"prompt_format is {settings.prompt_format!r}, expected auto, json or plain"
-            )
-        device = _device(settings.device)
+        _check(settings)
+        device, dtype = _device(settings.device), DTYPES[settings.dtype]
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         info = inspect(settings.checkpoint, settings.revision)
         worker = Worker("policy-engine")
 
-        def load() -> tuple[PolicyNetwork, ImageEncoder, PromptTokenizer]:
+        def load() -> tuple[Runner, TextTower, PromptTokenizer]:
+            check_tensors(info)
+            resident = settings.text_residency == "gpu"
+            check_memory(info, device, dtype, text_on_gpu=resident)
             tokenizer = PromptTokenizer(
                 info.tokenizer_folder, info.config.family, info.config.vocab_size
             )
-            place: dict[str, Any] = {"device": device, "dtype": DTYPES[settings.dtype]}
-            encoder = ImageEncoder.load(info, **place, progress=_part(progress, 0.0, 0.1))
-            network = PolicyNetwork.load(info, **place, progress=_part(progress, 0.1, 1.0))
-            return network, encoder, tokenizer
+            place: dict[str, Any] = {"device": device, "dtype": dtype}
+            encoder = ImageEncoder2d.load(info, **place, progress=_part(progress, 0.0, 0.1))
+            tower = GenerationTower.load(
+                info,
+                **place,
+                attention=settings.attention,
+                min_arena_bytes=encoder.nbytes if settings.vae_offload == "cpu" else 0,
+                progress=_part(progress, 0.1, 0.8),
+            )
+            if settings.vae_offload == "cpu":
+                encoder.offload(tower.arena.block)
+            runner = Runner(
+                encoder,
+                tower,
+                server_arithmetic=settings.action_arithmetic == "server",
+                graphs=settings.graphs,
+            )
+            text = TextTower(
+                info,
+                device,
+                dtype,
+                settings.text_residency,
+                # The activations' memory is idle while a prompt is computed.
+                scratch=(lambda _: tower.arena.block) if device.type == "cuda" else None,
+                progress=_part(progress, 0.8, 1.0),
+            )
+            return runner, text, tokenizer
 
         try:
-            network, encoder, tokenizer = worker.submit(load).result()
+            runner, text, tokenizer = worker.submit(load).result()
+            return cls(settings, info, runner, text, tokenizer, worker)
         except ImportError as error:
             worker.close()
             raise EnvironmentLacksError(
@@ -145,7 +187,6 @@ class PolicyEngine:
         except BaseException:
             worker.close()
             raise
-        return cls(settings, info, network, encoder, tokenizer, worker)
 
     @property
     def random_weights(self) -> bool:
@@ -159,6 +200,8 @@ class PolicyEngine:
             **{k: v for k, v in asdict(self.settings).items() if k != "sampler"},
             **{f"sampler_{k}": v for k, v in asdict(self.settings.sampler).items()},
             "prompt_format": self._prompt_format,
+            "attention": attention_backend(self._runner.tower.device, self.settings.attention),
+            "graphs": self._runner.uses_graphs,
             "family": self.info.config.family,
             "scheme": SCHEMES[self.settings.dtype],
             "random_weights": self.random_weights,
@@ -174,18 +217,26 @@ class PolicyEngine:
         return "json" if self.info.config.family == "edge" else "plain"
 
     def text_cache_stats(self) -> tuple[int, int]:
-        """(hits, misses) since loading; the unconditional prompt is not counted."""
-        return self._texts.hits, self._texts.misses
+        """(hits, misses) since loading; the unconditional prompt is not counted.
+
+        A prompt card counts as a hit: the text tower did not run.
+        """
+        return self._texts.hits + self._texts.card_hits, self._texts.misses
+
+    @property
+    def recompiles(self) -> int:
+        """Graphs captured so far: one each for encoder, sampler setting and text length."""
+        return self._runner.captures
 
     def flush_text_cache(self) -> None:
         """Forget every prompt, after the request in hand."""
         self._worker.submit(self._texts.clear).result()
 
     def prefetch(self, instruction: str) -> Future[None]:
-        """Compute the text cache of an instruction before it is asked for."""
+        """Compute the text cache of an instruction before it is asked for; the tower only."""
 
         def run() -> None:
-            self._text(instruction)
+            self._texts.get(self._tokens(instruction))
 
         return self._worker.submit(run)
 
@@ -198,9 +249,12 @@ class PolicyEngine:
         observation = Observation(composed, np.zeros(JOINTS), 0.0, "warm up")
 
         def run() -> None:
-            self._run(observation, self.settings.sampler, 0, False)
+            # Twice: the first runs every kernel and captures, the second replays the graphs.
+            for _ in range(2 if self._runner.uses_graphs else 1):
+                self._run(observation, self.settings.sampler, 0, False)
+                self._runner.capture_pending()
             self._texts.clear()
-            self._texts.hits = self._texts.misses = 0
+            self._texts.reset_counters()
 
         self._worker.submit(run).result()
 
@@ -243,37 +297,45 @@ class PolicyEngine:
     ) -> Future[ActionChunk]:
         """As ``act``, without waiting."""
         chosen = sampler or self.settings.sampler
-        return self._worker.submit(lambda: self._run(observation, chosen, seed, preview, trace))
+        future = self._worker.submit(lambda: self._run(observation, chosen, seed, preview, trace))
+        # Behind the answer, before the next request: what nobody waits for.
+        self._worker.submit(self._after)
+        return future
 
     def close(self) -> None:
         """Cancel what is queued and let the thread end; further calls raise RuntimeError."""
         self._worker.close()
+        self._noise.close()
 
     # -- on the engine's thread -----------------------------------------------------------------
 
+    def _after(self) -> None:
+        self._noise.prefetch(advancing=self.settings.seed_mode == "advance")
+        self._runner.capture_pending()
+
     def _tokens(self, instruction: str) -> list[int]:
-        family = self.info.config.family
-        prompt = build_prompt(instruction, family, self.settings.prompt_format)
-        return self._tokenizer.encode(prompt)
+        if self._tokens_of[0] != instruction:
+            family = self.info.config.family
+            prompt = build_prompt(instruction, family, self.settings.prompt_format)
+            self._tokens_of = (instruction, self._tokenizer.encode(prompt))
+        return self._tokens_of[1]
 
-    def _text(self, instruction: str) -> TextCache:
-        return self._texts.get(self._tokens(instruction))
-
-    def _uncond(self) -> TextCache:
-        if self._unconditional is None:
-            self._unconditional = self._network.text_cache(self._tokenizer.encode(""))
-        return self._unconditional
-
-    def _draw(self, seed: int) -> tuple[Tensor, Tensor]:
-        if self._noise is None or self._noise[0] != seed:
-            video, action = draw_noise(seed)
-            device = self._network.device
-            self._noise = (
-                seed,
-                torch.from_numpy(video).to(device),
-                torch.from_numpy(action).to(device),
-            )
-        return self._noise[1], self._noise[2]
+    def _fill_slots(self, instruction: str) -> tuple[TextSlot, TextSlot]:
+        """The prompt's keys and values in the static buffers, copied only when they change."""
+        tower = self._runner.tower
+        if self._uncond is None:
+            empty = self._texts.make(self._tokenizer.encode(""))
+            self._uncond = TextSlot(tower, empty.length)
+            self._uncond.fill(empty.keys, empty.values)
+        ids = self._tokens(instruction)
+        text = self._texts.get(ids)
+        if tuple(ids) != self._slot_ids:
+            if text.length > self._slot.capacity:
+                self._runner.forget_graphs()
+                self._slot = TextSlot(tower, 2 * text.length)
+            self._slot.fill(text.keys, text.values)
+            self._slot_ids = tuple(ids)
+        return self._slot, self._uncond
 
     def _run(
         self,
@@ -283,26 +345,38 @@ class PolicyEngine:
         preview: bool,
         trace: Trace | None = None,
     ) -> ActionChunk:
+        runner = self._runner
         started = time.perf_counter()
         if seed is None:
             advance = self._requests if self.settings.seed_mode == "advance" else 0
             seed = (self.settings.seed + advance) % 2**32
             self._requests += 1
-        noise = self._draw(seed)
-        latent = self._encoder.encode(pad_canvas(observation.image))
-        encoded = time.perf_counter()
-        text = self._text(observation.instruction)
+        noise, changed = self._noise.get(seed)
+        if changed:
+            runner.set_noise(*noise)
         state = state_row(observation.joint_positions, observation.gripper)
-        video, rows = self._sample(latent, state, noise, text, sampler, trace)
-        result = rows[1:, :ACTION_WIDTH].cpu().numpy().astype(np.float32)
-        predicted = video[0].cpu().numpy() if preview or trace is not None else None
+        clock = _Clock(runner.tower.device)
+        runner.set_inputs(observation.image, state)
+        runner.encode()
+        clock.split()
+        slots = self._fill_slots(observation.instruction)
+        video, rows = runner.denoise(
+            *slots,
+            sampler,
+            preview=preview or trace is not None,
+            hook=trace.add_step if trace is not None else None,
+        )
+        answer = runner.answer(rows)
+        done = time.perf_counter()
+        encode_s = clock.elapsed_s()
+        predicted = runner.video_latent(video) if preview or trace is not None else None
         if trace is not None:
-            trace.latent_frame0 = latent.cpu().numpy()
+            trace.latent_frame0 = runner.latent_frame0()
             trace.token_ids = self._tokens(observation.instruction)
             trace.uncond_token_ids = self._tokenizer.encode("")
-            trace.model_action = rows[:, :ACTION_WIDTH].cpu().numpy()
+            trace.model_action = answer
             trace.video_latent = predicted
-        done = time.perf_counter()
+        result = answer[1:]
         return ActionChunk(
             positions=result[:, :JOINTS].astype(np.float64),
             # The network says 1 = open; every interface of this package says 1 = closed.
@@ -323,71 +397,51 @@ class PolicyEngine:
             revision=self.settings.revision,
             random_weights=self.random_weights,
             latency_s=done - started,
-            encode_s=encoded - started,
-            generate_s=done - encoded,
+            encode_s=encode_s,
+            generate_s=done - started - encode_s,
             predicted_video_latent=predicted if preview else None,
         )
 
-    def _sample(
-        self,
-        latent: Tensor,
-        state: np.ndarray[Any, np.dtype[np.float32]],
-        noise: tuple[Tensor, Tensor],
-        text: TextCache,
-        sampler: SamplerSettings,
-        trace: Trace | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Denoise; returns float32 video [1, 48, 9, 33, 40] and actions [33, 64]."""
-        network = self._network
-        low = network.dtype
-        server = low != torch.float32 and self.settings.action_arithmetic == "server"
-        video = noise[0].clone()
-        video[0, :, 0] = latent
-        # The network sees noise and state in its own dtype, so the sampler starts from those.
-        rows = noise[1].to(low).float()
-        rows[:, ACTION_WIDTH:] = 0.0
-        rows[0, :ACTION_WIDTH] = torch.from_numpy(state).to(rows.device).to(low).float()
-        clean_row = rows[0].clone()
-        steps = schedule(sampler)
-        video_solver = UniPC(steps, round_product=low if low != torch.float32 else None)
-        row_solver = UniPC(steps, round_product=low if server else None)
-        head = None if server else torch.float32
-        for step in steps:
-            cond = network.forward(video, rows, step.timestep, text, action_head=head)
-            uncond = None
-            velocity = cond
-            if sampler.guided(step.timestep):
-                uncond = network.forward(
-                    video, rows, step.timestep, self._uncond(), action_head=head
-                )
-                velocity = Velocity(
-                    guide(uncond.video, cond.video, sampler.guidance),
-                    guide(uncond.action, cond.action, sampler.guidance),
-                )
-            if trace is not None:
-                trace.add_step(rows, cond.action, uncond.action if uncond else None, step)
-            video = video_solver.step(video, _whole_video(velocity.video))
-            rows = row_solver.step(rows, _whole_rows(velocity.action))
-            # Clean positions have no velocity; writing them again keeps rounding out of them.
-            video[0, :, 0] = latent
-            rows[0] = clean_row
-        return video, rows
+
+class _Clock:
+    """Time from construction to ``split``: of the GPU's work on CUDA, of the wall on a CPU."""
+
+    def __init__(self, device: torch.device):
+        self._events: list[torch.cuda.Event] = []
+        self._times: list[float] = []
+        self._cuda = device.type == "cuda"
+        self.split()
+
+    def split(self) -> None:
+        if self._cuda:
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event.record()
+            self._events.append(event)
+        else:
+            self._times.append(time.perf_counter())
+
+    def elapsed_s(self) -> float:
+        """After the answer is there: nothing is waited for."""
+        if self._cuda:
+            return 1e-3 * float(self._events[0].elapsed_time(self._events[1]))
+        return self._times[1] - self._times[0]
 
 
-def _whole_video(moving: Tensor) -> Tensor:
-    """Frames 1..8 -> all nine, frame 0 without velocity."""
-    whole = torch.zeros(VIDEO_SHAPE, dtype=moving.dtype, device=moving.device)
-    whole[:, :, 1:] = moving
-    return whole
-
-
-def _whole_rows(moving: Tensor) -> Tensor:
-    """Rows 1..32 -> [33, 64]; row 0 and columns beyond the action have no velocity."""
-    whole = torch.zeros(
-        moving.shape[0] + 1, ACTION_CHANNELS, dtype=moving.dtype, device=moving.device
-    )
-    whole[1:, :ACTION_WIDTH] = moving[:, :ACTION_WIDTH]
-    return whole
+def _check(settings: EngineSettings) -> None:
+    """Refuse settings that no engine has."""
+    allowed: dict[str, tuple[str, ...]] = {
+        "dtype": tuple(DTYPES),
+        "action_arithmetic": ("float32", "server"),
+        "prompt_format": ("auto", "json", "plain"),
+        "seed_mode": ("fixed", "advance"),
+        "text_residency": RESIDENCIES,
+        "attention": ATTENTION,
+        "vae_offload": ("none", "cpu"),
+    }
+    for name, values in allowed.items():
+        value = getattr(settings, name)
+        if value not in values:
+            raise BadInputError(f"{name} is {value!r}, expected one of {', '.join(values)}")
 
 
 def _device(name: str) -> torch.device:

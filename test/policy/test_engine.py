@@ -139,7 +139,8 @@ def test_preview_is_returned_only_on_request(engine: PolicyEngine, make_observat
     preview = engine.act(make_observation(), preview=True)
     assert plain.predicted_video_latent is None
     assert preview.predicted_video_latent.shape == (48, 9, 33, 40)
-    assert preview.as_array().tobytes() == plain.as_array().tobytes()
+    # Without a preview the last layer runs for the action rows alone: other matrix shapes.
+    np.testing.assert_allclose(preview.as_array(), plain.as_array(), atol=1e-5, rtol=0)
 
 
 def test_requests_from_many_threads_run_on_one(

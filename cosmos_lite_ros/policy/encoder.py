@@ -1,0 +1,220 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The image encoder as two-dimensional convolutions: one frame through the Wan 2.2 VAE.
+
+The VAE is causal in time and pads the past with zeros, so for a single frame only the last temporal
+tap of each convolution sees anything: each conv3d is exactly a conv2d with a third of the weights,
+and the temporal down-sampling convolutions never run. Channels-last throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cosmos_lite_ros.contract.constants import (
+    CANVAS_HEIGHT,
+    CANVAS_WIDTH,
+    COMPOSED_HEIGHT,
+    COMPOSED_WIDTH,
+)
+from cosmos_lite_ros.errors import CheckpointError
+from cosmos_lite_ros.kernels.rms_silu import rms_silu
+from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, read_tensors
+from cosmos_lite_ros.policy.layout import LATENT_CHANNELS, LATENT_HEIGHT, LATENT_WIDTH
+
+_PIXEL_PATCH = 2
+_ALIGN = 256
+_DOWN_PREFIX = "encoder.down_blocks."
+
+
+def encoder_tensors(info: CheckpointInfo) -> Iterator[tuple[str, Tensor]]:
+    """(name, tensor) of the encoder's part of the VAE; conv3d weights cut to their last tap."""
+    for name, tensor in read_tensors(info.vae_files):
+        used = name.startswith(("encoder.", "quant_conv.")) and ".time_conv." not in name
+        if used:
+            yield name, tensor[:, :, -1] if tensor.dim() == 5 else tensor
+
+
+class ImageEncoder2d:
+    """The VAE's encoder on one device in one dtype; ``encode`` can be captured in a CUDA graph."""
+
+    def __init__(
+        self,
+        weights: dict[str, Tensor],
+        config: dict[str, Any],
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
+        """Use ``load``."""
+        self._w = weights
+        self._device = device
+        self._dtype = dtype
+        self._slab: Tensor | None = None
+        self._scratch: Tensor | None = None
+        self._multipliers = list(config["dim_mult"])
+        self._temporal = list(config["temperal_downsample"])
+        shape = (LATENT_CHANNELS, 1, 1)
+        mean = torch.tensor(config["latents_mean"], dtype=torch.float32, device=device)
+        std = torch.tensor(config["latents_std"], dtype=torch.float32, device=device)
+        # In bfloat16 the reference normalises in bfloat16 too, with a reciprocal of that dtype.
+        self._mean = mean.view(shape).to(dtype)
+        self._scale = 1.0 / std.view(shape).to(dtype)
+        # Reflection without repeating the edge: column 640 is column 638.
+        rows = torch.arange(CANVAS_HEIGHT, device=device)
+        columns = torch.arange(CANVAS_WIDTH, device=device)
+        self._rows = torch.where(rows < COMPOSED_HEIGHT, rows, 2 * (COMPOSED_HEIGHT - 1) - rows)
+        self._columns = torch.where(
+            columns < COMPOSED_WIDTH, columns, 2 * (COMPOSED_WIDTH - 1) - columns
+        )
+
+    @classmethod
+    def load(
+        cls,
+        info: CheckpointInfo,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        progress: Progress | None = None,
+    ) -> ImageEncoder2d:
+        """Read the encoder's tensors one after the other; keys were checked with the headers.
+
+        Raises:
+            CheckpointError: a VAE of another geometry.
+        """
+        config = info.vae_config
+        for key in ("latents_mean", "latents_std"):
+            if len(config.get(key) or ()) != LATENT_CHANNELS:
+                raise CheckpointError(
+                    f"vae/config.json: {key} has {len(config.get(key) or ())} values, expected "
+                    f"{LATENT_CHANNELS}: this is not the Wan 2.2 VAE"
+                )
+        if not config.get("is_residual") or config.get("patch_size") != _PIXEL_PATCH:
+            raise CheckpointError(
+                "vae/config.json: expected is_residual true and patch_size 2: this is not the "
+                "Wan 2.2 VAE"
+            )
+        weights: dict[str, Tensor] = {}
+        for name, tensor in encoder_tensors(info):
+            if name.endswith(".weight"):
+                moved = torch.empty(
+                    tensor.shape, dtype=dtype, device=device, memory_format=torch.channels_last
+                )
+                moved.copy_(tensor)
+            else:
+                moved = tensor.flatten().to(device=device, dtype=dtype)
+            weights[name] = moved
+            if progress is not None:
+                progress(0.5, "loading the image encoder")
+        return cls(weights, config, device, dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights, each rounded up to 256."""
+        return sum(-(-w.nbytes // _ALIGN) * _ALIGN for w in self._w.values())
+
+    def offload(self, scratch: Tensor) -> None:
+        """Move the weights to host memory; every ``encode`` copies them into ``scratch`` first.
+
+        Args:
+            scratch: flat uint8 on the device, idle whenever ``encode`` runs, ``nbytes`` or more.
+        """
+        starts, total = {}, 0
+        for name, weight in self._w.items():
+            starts[name] = total
+            total += -(-weight.nbytes // _ALIGN) * _ALIGN
+        pinned = self._device.type == "cuda"
+        self._slab = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
+        self._scratch = scratch[:total]
+        views = {}
+        for name, weight in self._w.items():
+            # Raw bytes in the weight's own (channels-last) order.
+            storage = weight.untyped_storage()
+            flat = torch.empty(0, dtype=torch.uint8, device=weight.device).set_(storage)
+            begin = weight.storage_offset() * weight.itemsize
+            end = starts[name] + weight.nbytes
+            self._slab[starts[name] : end].copy_(flat[begin : begin + weight.nbytes])
+            home = self._scratch[starts[name] : end].view(weight.dtype)
+            views[name] = home.as_strided(weight.shape, weight.stride())
+        self._w = views
+
+    def encode(self, image: Tensor) -> Tensor:
+        """uint8 [540, 640, 3] RGB on the device -> float32 [48, 33, 40], normalised, cropped."""
+        if self._slab is not None and self._scratch is not None:
+            self._scratch.copy_(self._slab, non_blocking=True)
+        canvas = image[self._rows][:, self._columns]
+        pixels = canvas.permute(2, 0, 1).float() / 127.5 - 1.0
+        height, width = CANVAS_HEIGHT // _PIXEL_PATCH, CANVAS_WIDTH // _PIXEL_PATCH
+        x = pixels.view(3, height, _PIXEL_PATCH, width, _PIXEL_PATCH)
+        # channel order (c, q, p): columns of a patch before its rows
+        x = x.permute(0, 4, 2, 1, 3).reshape(1, 3 * _PIXEL_PATCH**2, height, width)
+        x = x.to(self._dtype, memory_format=torch.channels_last)
+        x = self._conv("encoder.conv_in", x, padding=1)
+        blocks = len(self._multipliers)
+        for block in range(blocks):
+            x = self._down(block, x, last=block == blocks - 1)
+        x = self._residual("encoder.mid_block.resnets.0", x)
+        x = self._attention("encoder.mid_block.attentions.0", x)
+        x = self._residual("encoder.mid_block.resnets.1", x)
+        x = self._norm("encoder.norm_out", x)
+        x = self._conv("encoder.conv_out", x, padding=1)
+        mu = self._conv("quant_conv", x)[0, :LATENT_CHANNELS]
+        latent = (mu - self._mean) * self._scale
+        return latent[:, :LATENT_HEIGHT, :LATENT_WIDTH].float()
+
+    def _conv(self, name: str, x: Tensor, *, stride: int = 1, padding: int = 0) -> Tensor:
+        w = self._w
+        return functional.conv2d(x, w[f"{name}.weight"], w[f"{name}.bias"], stride, padding)
+
+    def _norm(self, name: str, x: Tensor, *, silu: bool = True) -> Tensor:
+        _, c, h, w = x.shape
+        rows = x.permute(0, 2, 3, 1).reshape(h * w, c)
+        out = torch.empty_like(rows)
+        rms_silu(rows, self._w[f"{name}.gamma"], out, silu=silu)
+        return out.view(1, h, w, c).permute(0, 3, 1, 2)
+
+    def _residual(self, name: str, x: Tensor) -> Tensor:
+        h = self._conv(f"{name}.conv1", self._norm(f"{name}.norm1", x), padding=1)
+        h = self._conv(f"{name}.conv2", self._norm(f"{name}.norm2", h), padding=1)
+        shortcut = f"{name}.conv_shortcut"
+        return h + (self._conv(shortcut, x) if f"{shortcut}.weight" in self._w else x)
+
+    def _down(self, block: int, x: Tensor, *, last: bool) -> Tensor:
+        name = f"{_DOWN_PREFIX}{block}"
+        entered, index = x, 0
+        while f"{name}.resnets.{index}.conv1.weight" in self._w:
+            x = self._residual(f"{name}.resnets.{index}", x)
+            index += 1
+        if last:
+            return x + _average(entered, x.shape[1], time=1, space=1)
+        x = functional.pad(x, (0, 1, 0, 1))
+        x = self._conv(f"{name}.downsampler.resample.1", x, stride=2)
+        time = 2 if self._temporal[block] else 1
+        return x + _average(entered, x.shape[1], time=time, space=2)
+
+    def _attention(self, name: str, x: Tensor) -> Tensor:
+        _, c, h, w = x.shape
+        qkv = self._conv(f"{name}.to_qkv", self._norm(f"{name}.norm", x, silu=False))
+        q, k, v = qkv.permute(0, 2, 3, 1).reshape(1, 1, h * w, 3 * c).chunk(3, dim=-1)
+        out = functional.scaled_dot_product_attention(q, k, v)
+        out = out.reshape(1, h, w, c).permute(0, 3, 1, 2)
+        return x + self._conv(f"{name}.proj", out)
+
+
+def _average(x: Tensor, channels: int, *, time: int, space: int) -> Tensor:
+    """The shortcut of a down block: pixels go to channels, groups of channels are averaged.
+
+    With a temporal factor of 2 the missing earlier frame is zeros, as the reference pads.
+    """
+    _, c, h, w = x.shape
+    x = x.view(1, c, h // space, space, w // space, space).permute(0, 1, 3, 5, 2, 4)
+    x = x.reshape(c, 1, space * space, h // space, w // space)
+    if time == 2:
+        x = torch.cat([torch.zeros_like(x), x], dim=1)
+    x = x.reshape(channels, c * time * space * space // channels, h // space, w // space)
+    averaged = x.mean(dim=1)
+    return averaged[None].contiguous(memory_format=torch.channels_last)
