@@ -48,6 +48,9 @@ _EXECUTOR = {
     "start_tolerance_rad": ".inf",
     "max_tracking_error_rad": "0.0",
     "underrun_timeout_s": "30.0",
+    # On two cores that think, play and execute at once, everything may be late for a moment.
+    "enable_timeout_s": "3.0",
+    "max_joint_state_age_s": "1.0",
     "request_timeout_s": "30.0",
 }
 
