@@ -229,12 +229,11 @@ def register(app: typer.Typer) -> None:
         if context.args and context.args[0] != "--ros-args":
             raise BadInputError(f"unknown argument {context.args[0]!r}: see play --help")
         try:
-            import rclpy  # noqa: F401
+            from cosmos_lite_ros.ros.player_node import PlayerSettings, run
         except ImportError as error:
             raise EnvironmentLacksError(
                 f"play needs ROS 2 ({error}): source its setup file, or use replay"
             ) from error
-        from cosmos_lite_ros.ros.player_node import PlayerSettings, run
 
         settings = PlayerSettings(
             bag=bag,
