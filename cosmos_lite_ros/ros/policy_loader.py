@@ -49,6 +49,7 @@ def in_thread(work: Callable[[], None], name: str) -> Future[None]:
 
 def engine_settings(settings: PolicySettings, checkpoint: str) -> EngineSettings:
     """The engine's settings: the profile's, with what the parameters say on top."""
+    from cosmos_lite_ros.policy.cards import default_folder
     from cosmos_lite_ros.policy.engine import EngineSettings, SamplerSettings
 
     chosen = profile(settings.profile)
@@ -70,6 +71,10 @@ def engine_settings(settings: PolicySettings, checkpoint: str) -> EngineSettings
         seed=settings.seed,
         seed_mode=settings.seed_mode,
         text_cache_entries=settings.text_cache_entries,
+        text_residency=settings.text_residency,
+        cards=str(default_folder()) if settings.cards == "auto" else settings.cards,
+        attention=settings.attention,
+        vae_offload=settings.vae_offload,
         threads=settings.threads or None,
     )
 

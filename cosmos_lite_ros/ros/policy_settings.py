@@ -95,6 +95,16 @@ class PolicySettings:
     seed_mode: Literal["fixed", "advance"] = _p("fixed", "the same seed each time, or one more")
     prompt_format: Literal["auto", "json", "plain"] = _p("auto", "auto: by model family")
     text_cache_entries: int = _p(16, "instructions kept in the text cache", "", (1, 1024))
+    text_residency: Literal["gpu", "pinned", "mmap", "none"] = _p(
+        "pinned", "where the text half lies: on the GPU, in host memory, in the files, cards only"
+    )
+    cards: str = _p("auto", "folder of prompt cards; auto: the cache folder; empty: none")
+    attention: Literal["auto", "cudnn", "flash", "efficient", "math", "default"] = _p(
+        "auto", "backend of scaled dot product attention on the GPU"
+    )
+    vae_offload: Literal["none", "cpu"] = _p(
+        "none", "cpu: the image encoder's weights in host memory, copied at every request"
+    )
     threads: int = _p(0, "threads of torch on the CPU; 0: torch's own choice", "", (0, 1024))
 
     robot: Literal["panda", "fr3"] = _p("panda", "robot type: joint names and limits")
