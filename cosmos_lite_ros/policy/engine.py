@@ -31,7 +31,7 @@ from cosmos_lite_ros.policy.text_cache import TextStore
 from cosmos_lite_ros.policy.text_tower import TextTower
 from cosmos_lite_ros.policy.text_weights import RESIDENCIES, Residency
 from cosmos_lite_ros.policy.tokenizer import PromptTokenizer
-from cosmos_lite_ros.policy.tower import ATTENTION, GenerationTower, attention_backend
+from cosmos_lite_ros.policy.tower import ATTENTION, MAX_TEXT, GenerationTower, attention_backend
 from cosmos_lite_ros.policy.trace import Trace
 from cosmos_lite_ros.policy.worker import Worker
 
@@ -251,7 +251,8 @@ class PolicyEngine:
         def run() -> None:
             # Twice: the first runs every kernel and captures, the second replays the graphs.
             for _ in range(2 if self._runner.uses_graphs else 1):
-                self._run(observation, self.settings.sampler, 0, False)
+                # The first request's seed: its noise is drawn here.
+                self._run(observation, self.settings.sampler, self.settings.seed % 2**32, False)
                 self._runner.capture_pending()
             self._texts.clear()
             self._texts.reset_counters()
@@ -280,7 +281,7 @@ class PolicyEngine:
             32 rows of 7 joint positions (rad, absolute) and gripper (0 open .. 1 closed).
 
         Raises:
-            BadInputError: a seed out of range.
+            BadInputError: a seed out of range, or an instruction of too many tokens.
         """
         return self.submit(
             observation, sampler=sampler, seed=seed, preview=preview, trace=trace
@@ -317,7 +318,13 @@ class PolicyEngine:
         if self._tokens_of[0] != instruction:
             family = self.info.config.family
             prompt = build_prompt(instruction, family, self.settings.prompt_format)
-            self._tokens_of = (instruction, self._tokenizer.encode(prompt))
+            ids = self._tokenizer.encode(prompt)
+            if len(ids) > MAX_TEXT:
+                raise BadInputError(
+                    f"the instruction makes a prompt of {len(ids)} tokens, at most {MAX_TEXT} are "
+                    "possible: shorten it"
+                )
+            self._tokens_of = (instruction, ids)
         return self._tokens_of[1]
 
     def _fill_slots(self, instruction: str) -> tuple[TextSlot, TextSlot]:
@@ -330,6 +337,7 @@ class PolicyEngine:
         ids = self._tokens(instruction)
         text = self._texts.get(ids)
         if tuple(ids) != self._slot_ids:
+            self._slot_ids = ()
             if text.length > self._slot.capacity:
                 self._runner.forget_graphs()
                 self._slot = TextSlot(tower, 2 * text.length)

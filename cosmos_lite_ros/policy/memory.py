@@ -10,6 +10,7 @@ import torch
 
 from cosmos_lite_ros.errors import EnvironmentLacksError
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo
+from cosmos_lite_ros.policy.text_tower import text_embedding, text_matrices, text_norms
 from cosmos_lite_ros.policy.tower import arena_bytes
 
 # Graph pools, workspaces of cuBLAS and cuDNN, text slots: measured on an H200, rounded up.
@@ -25,7 +26,7 @@ def _count(shape: tuple[int, ...]) -> int:
 
 def needed_bytes(info: CheckpointInfo, dtype: torch.dtype, *, text_on_gpu: bool) -> int:
     """GPU bytes of a request: generation tower, encoder, arena, and the text tower where asked."""
-    generation = text = 0
+    generation = 0
     for file in info.transformer_files:
         for name, shape in file.shapes.items():
             if name.startswith(("lm_head", "embed_tokens", "norm.")):
@@ -40,15 +41,17 @@ def needed_bytes(info: CheckpointInfo, dtype: torch.dtype, *, text_on_gpu: bool)
                 shape = shape[1:]  # one domain
             if is_generation:
                 generation += _count(shape)
-            else:
-                text += _count(shape)
+    text = 0
+    if text_on_gpu:
+        for matrix in (*text_matrices(info), *text_norms(info), text_embedding(info)):
+            text += _count(matrix.shape)
     encoder = 0
     for file in info.vae_files:
         for name, shape in file.shapes.items():
             if name.startswith(("encoder.", "quant_conv.")) and ".time_conv." not in name:
                 # Only the last temporal tap stays.
                 encoder += _count(shape[:2] + shape[3:] if len(shape) == 5 else shape)
-    weights = generation + encoder + (text if text_on_gpu else 0)
+    weights = generation + encoder + text
     return weights * dtype.itemsize + arena_bytes(info.config, dtype) + _OVERHEAD_BYTES
 
 
@@ -62,8 +65,17 @@ def check_memory(
     """
     if device.type != "cuda":
         return
-    needed = needed_bytes(info, dtype, text_on_gpu=text_on_gpu)
     free, total = torch.cuda.mem_get_info(device)
+    needed = needed_bytes(info, dtype, text_on_gpu=text_on_gpu)
+    check_free(needed, free, total, str(device), text_on_gpu=text_on_gpu)
+
+
+def check_free(needed: int, free: int, total: int, device: str, *, text_on_gpu: bool) -> None:
+    """Refuse where ``needed`` bytes are more than are ``free``.
+
+    Raises:
+        EnvironmentLacksError: with the numbers.
+    """
     if needed > free:
         remedy = "close other programs on it"
         if text_on_gpu:

@@ -207,8 +207,8 @@ class Runner:
         return self._answer[:, :ACTION_WIDTH].numpy().copy()
 
     def latent_frame0(self) -> npt.NDArray[np.float32]:
-        """The observed frame's latent [48, 33, 40] of the last request."""
-        return self._latent.cpu().numpy()
+        """The observed frame's latent [48, 33, 40] of the last request; a copy."""
+        return self._latent.cpu().numpy().copy()
 
     @staticmethod
     def video_latent(video: Tensor) -> npt.NDArray[np.float32]:

@@ -37,6 +37,8 @@ from cosmos_lite_ros.policy.layout import (
 )
 
 PATCH_CHANNELS = LATENT_CHANNELS * PATCH * PATCH
+# Text tokens that the arena has room for; the released prompts hold 82 to 150.
+MAX_TEXT = 1024
 _ALIGN = 256
 
 
@@ -301,10 +303,12 @@ class GenerationTower:
             moved = torch.addmm(
                 heads.proj_out_bias, h[FRAME_TOKENS:VISION_TOKENS], heads.proj_out.t()
             )
-        dtype = head_dtype or self.dtype
-        final = h[-(ACTION_TOKENS - 1) :].to(dtype)
-        velocity = final @ heads.action_out.to(dtype) + heads.action_out_bias.to(dtype)
-        return moved, velocity
+        return moved, self.action_velocity(h[-(ACTION_TOKENS - 1) :], head_dtype or self.dtype)
+
+    def action_velocity(self, hidden: Tensor, dtype: torch.dtype) -> Tensor:
+        """The action head: normalised hidden rows [n, hidden] to velocities [n, 64] in ``dtype``."""
+        heads = self.heads
+        return hidden.to(dtype) @ heads.action_out.to(dtype) + heads.action_out_bias.to(dtype)
 
     def _attend(self, layer: Layer, h: Tensor, branch: Branch, i: int, first: int) -> Tensor:
         """Attention of the tokens from ``first`` on to everything: [tokens, heads * head_dim]."""
@@ -351,7 +355,7 @@ class GenerationTower:
         return out
 
 
-def arena_bytes(config: NetworkConfig, dtype: torch.dtype, max_text: int = 1024) -> int:
+def arena_bytes(config: NetworkConfig, dtype: torch.dtype, max_text: int = MAX_TEXT) -> int:
     """Residual, normalised and delta rows, and the larger of attention's and the MLP's tensors."""
     n, size = GENERATION_TOKENS, dtype.itemsize
     heads, kv, d = config.heads, config.kv_heads, config.head_dim
