@@ -107,6 +107,7 @@ def register(app: typer.Typer) -> None:
         )
         engine = PolicyEngine.load(settings)
         chunk = engine.act(observation, seed=seed)
+        engine.close()
         if out is not None:
             np.save(out, chunk.as_array())
         _print_chunk(chunk)

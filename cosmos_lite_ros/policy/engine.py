@@ -303,9 +303,13 @@ class PolicyEngine:
         self._worker.submit(self._after)
         return future
 
-    def close(self) -> None:
-        """Cancel what is queued and let the thread end; further calls raise RuntimeError."""
-        self._worker.close()
+    def close(self, wait_s: float = 5.0) -> None:
+        """Cancel what is queued and let the thread end; further calls raise RuntimeError.
+
+        Args:
+            wait_s: longest wait for the request in hand.
+        """
+        self._worker.close(wait_s)
         self._noise.close()
 
     # -- on the engine's thread -----------------------------------------------------------------

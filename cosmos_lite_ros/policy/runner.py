@@ -192,6 +192,8 @@ class Runner:
         self._graphs[key] = _Graph(graph, *result[-1], branches)
         while len(self._graphs) > _MAX_GRAPHS:
             self._graphs.popitem(last=False)
+        # What the run without a graph had taken is not needed again: the graphs have their pool.
+        torch.cuda.empty_cache()
         return True
 
     def forget_graphs(self) -> None:

@@ -4,7 +4,7 @@
 
 A captured graph or a compiled model called from a second thread can return corrupted output
 silently, so everything that touches the model runs here. The thread is a daemon: a process that
-is told to end does not wait for a request in hand.
+is told to end need not wait for a request in hand.
 """
 
 from __future__ import annotations
@@ -46,8 +46,17 @@ class Worker:
             self._jobs.put((future, job))
         return future
 
-    def close(self) -> None:
-        """Cancel what is queued; does not wait for the job in hand."""
+    def close(self, wait_s: float = 5.0) -> None:
+        """Cancel what is queued, and wait for the job in hand and the thread's end at most so long.
+
+        An interpreter that ends while the thread is inside torch is aborted by the C++ runtime;
+        whoever cannot wait must leave with ``os._exit``.
+        """
+        self._cancel()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(wait_s)
+
+    def _cancel(self) -> None:
         with self._lock:
             if self._closed:
                 return

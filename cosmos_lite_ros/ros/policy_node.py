@@ -196,7 +196,7 @@ class PolicyNode(ManagedNode):
     def close(self) -> None:
         """The engine's thread is left behind: it may be deep in a computation."""
         if self._engine is not None:
-            self._engine.close()
+            self._engine.close(wait_s=0.3)
 
     # Inputs.
 
