@@ -306,7 +306,7 @@ class GenerationTower:
         return moved, self.action_velocity(h[-(ACTION_TOKENS - 1) :], head_dtype or self.dtype)
 
     def action_velocity(self, hidden: Tensor, dtype: torch.dtype) -> Tensor:
-        """The action head: normalised hidden rows [n, hidden] to velocities [n, 64] in ``dtype``."""
+        """The action head: normed hidden rows [n, hidden] to velocities [n, 64] in ``dtype``."""
         heads = self.heads
         return hidden.to(dtype) @ heads.action_out.to(dtype) + heads.action_out_bias.to(dtype)
 
