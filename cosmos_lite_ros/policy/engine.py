@@ -119,6 +119,7 @@ class PolicyEngine:
         self._uncond: TextSlot | None = None
         self._noise = NoiseSource(pin=self._pin)
         self._requests = 0
+        self._warm_captures = 0
         self._tokens_of: tuple[str, list[int]] = ("", [])
 
     @classmethod
@@ -225,8 +226,8 @@ class PolicyEngine:
 
     @property
     def recompiles(self) -> int:
-        """Graphs captured so far: one each for encoder, sampler setting and text length."""
-        return self._runner.captures
+        """Graphs captured since warm-up: one for each new text length or sampler setting."""
+        return self._runner.captures - self._warm_captures
 
     def flush_text_cache(self) -> None:
         """Forget every prompt, after the request in hand."""
@@ -256,6 +257,7 @@ class PolicyEngine:
                 self._runner.capture_pending()
             self._texts.clear()
             self._texts.reset_counters()
+            self._warm_captures = self._runner.captures
 
         self._worker.submit(run).result()
 

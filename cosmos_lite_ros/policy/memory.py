@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 
 from cosmos_lite_ros.errors import EnvironmentLacksError
@@ -84,14 +82,3 @@ def check_free(needed: int, free: int, total: int, device: str, *, text_on_gpu: 
             f"{device} has {free / 1e9:.2f} GB free of {total / 1e9:.2f}, this policy needs about "
             f"{needed / 1e9:.2f} GB: {remedy}"
         )
-
-
-def host_anonymous_bytes() -> int:
-    """Anonymous resident memory of this process; 0 where /proc does not tell."""
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0

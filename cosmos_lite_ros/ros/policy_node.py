@@ -393,6 +393,7 @@ class PolicyNode(ManagedNode):
             skip_reason=self._skip_reason(),
             cameras=cameras,
             gpu_reserved_bytes=_gpu_reserved_bytes() if engine is not None else 0,
+            recompiles=engine.recompiles if engine is not None else 0,
             text_cache=engine.text_cache_stats() if engine is not None else (0, 0),
             random_weights=engine is not None and engine.random_weights,
             error=self._error(),

@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -17,6 +15,7 @@ from cosmos_lite_ros.contract.cameras import CameraStatus
 from cosmos_lite_ros.contract.constants import RATE_HZ, VIEWS, View
 from cosmos_lite_ros.contract.observation import instruction_hash
 from cosmos_lite_ros.msg import PolicyStatus
+from cosmos_lite_ros.policy.process import host_anonymous_bytes
 from cosmos_lite_ros.ros.diagnostics import Level, status
 from cosmos_lite_ros.ros.policy_loader import Step
 
@@ -47,17 +46,9 @@ class Snapshot:
     cameras: Mapping[View, CameraStatus] = field(default_factory=dict)
     gpu_reserved_bytes: int = 0
     text_cache: tuple[int, int] = (0, 0)
+    recompiles: int = 0
     random_weights: bool = False
     error: str = ""
-
-
-def host_anonymous_bytes() -> int:
-    """Anonymous memory of this process (RssAnon), bytes; 0 where the kernel does not say."""
-    try:
-        found = re.search(r"^RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
-    except OSError:
-        return 0
-    return int(found.group(1)) * 1024 if found else 0
 
 
 def _or_nan(value: float) -> float:
@@ -92,6 +83,7 @@ def status_message(snapshot: Snapshot) -> PolicyStatus:
     )
     message.image_rate_hz = np.array([c.rate_hz if c else 0.0 for c in cameras])
     message.gpu_reserved_bytes = snapshot.gpu_reserved_bytes
+    message.recompiles = snapshot.recompiles
     message.host_anonymous_bytes = host_anonymous_bytes()
     message.text_cache_hits, message.text_cache_misses = snapshot.text_cache
     message.random_weights = snapshot.random_weights
