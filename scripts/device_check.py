@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import statistics
 import tempfile
 import time
@@ -22,30 +21,14 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from safetensors.torch import save_file
 
 from cosmos_lite_ros.contract.observation import Observation
 from cosmos_lite_ros.contract.views import compose_views
-from cosmos_lite_ros.policy import tiny
 from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine, SamplerSettings
+from cosmos_lite_ros.policy.random_checkpoint import make_random
 from cosmos_lite_ros.policy.trace import Trace
 
 GOLDEN = Path(__file__).resolve().parent.parent / "test" / "golden"
-# Sizes of the released Edge policy and of the Wan 2.2 VAE.
-EDGE_SIZES = {
-    "hidden_size": 2048,
-    "intermediate_size": 9216,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 8,
-    "vocab_size": 131072,
-}
-VAE_SIZES = {
-    "base_dim": 160,
-    "decoder_base_dim": 256,
-    "dim_mult": [1, 2, 4, 4],
-    "num_res_blocks": 2,
-}
 
 
 def golden_row(family: str, dtype: str, arithmetic: Any) -> str:
@@ -87,39 +70,11 @@ def golden_row(family: str, dtype: str, arithmetic: Any) -> str:
     )
 
 
-def full_size_edge(folder: Path) -> None:
-    """A random checkpoint of Edge's released size, drawn on the GPU, in ``folder``."""
-    from diffusers import AutoencoderKLWan, Cosmos3OmniTransformer
-
-    small = tiny.make_tiny("edge", folder)
-    generator = torch.Generator("cuda").manual_seed(0)
-    for part, cls, sizes in (
-        ("transformer", Cosmos3OmniTransformer, EDGE_SIZES),
-        ("vae", AutoencoderKLWan, VAE_SIZES),
-    ):
-        path = small / part / "config.json"
-        config = {**json.loads(path.read_text()), **sizes}
-        path.write_text(json.dumps(config))
-        with torch.device("meta"):
-            model = cls(**{k: v for k, v in config.items() if not k.startswith("_")})
-        tensors = {}
-        for name, value in model.state_dict().items():
-            drawn = torch.randn(
-                value.shape, generator=generator, device="cuda", dtype=torch.bfloat16
-            )
-            gain = name.endswith(("gamma", "weight")) and sum(n > 1 for n in value.shape) <= 1
-            scale = 0.02 if value.ndim < 2 else max(1, value[0].numel()) ** -0.5
-            tensors[name] = (1.0 + 0.1 * drawn if gain else scale * drawn).cpu().contiguous()
-        save_file(tensors, small / part / "diffusion_pytorch_model.safetensors")
-
-
 def full_size_rows() -> list[str]:
     """Load time, memory and latency of the full-size Edge network."""
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "edge"
-        full_size_edge(folder)
-        torch.cuda.empty_cache()
+        folder = make_random("edge", Path(scratch) / "edge")
         torch.cuda.reset_peak_memory_stats()
         started = time.perf_counter()
         engine = PolicyEngine.load(EngineSettings(str(folder), device="cuda", dtype="bfloat16"))

@@ -5,9 +5,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from cosmos_lite_ros.policy.bench_common import Report, Target
+
+Family = Annotated[str, typer.Option(help="edge or nano.")]
+Scheme = Annotated[str, typer.Option(help="bf16 or float32.")]
+Checkpoint = Annotated[
+    str, typer.Option(help="Folder; left out: random weights, made for the occasion.")
+]
+RandomWeights = Annotated[
+    bool, typer.Option("--random-weights", help="Random weights; the default without --checkpoint.")
+]
+Size = Annotated[str, typer.Option(help="Of random weights: released or tiny.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
+Residency = Annotated[
+    str, typer.Option(help="Where the text tower lies: gpu, pinned, mmap or none.")
+]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="Write the figures to this file too.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -15,23 +35,146 @@ def register(app: typer.Typer) -> None:
     bench = typer.Typer(no_args_is_help=True, help="Measure this machine.")
     app.add_typer(bench, name="bench")
     bench.command("observe")(observe)
+    bench.command("request")(request)
+    bench.command("soak")(soak)
+    bench.command("fit")(fit)
+
+
+def request(
+    family: Family,
+    scheme: Scheme = "bf16",
+    checkpoint: Checkpoint = "",
+    random_weights: RandomWeights = False,
+    size: Size = "released",
+    device: Device = "cuda",
+    text_residency: Residency = "pinned",
+    calls: Annotated[int, typer.Option(help="Timed requests back to back.")] = 50,
+    duty_calls: Annotated[
+        int, typer.Option(help="Timed requests at one a second and at one every two.")
+    ] = 10,
+    peers: Annotated[
+        bool, typer.Option(help="Load diffusers' modules too: their times, actions compared.")
+    ] = True,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="Also compile the stock transformer's blocks.")
+    ] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Time image to actions; memory, stages, and the peers in the same run."""
+    target = _target(family, scheme, checkpoint, random_weights, size, device, text_residency)
+    from cosmos_lite_ros.policy.bench_request import RequestOptions, bench_request
+
+    options = RequestOptions(calls, duty_calls, peers, compiled)
+    _show(bench_request(target, options, _say), json_file)
+
+
+def soak(
+    family: Family,
+    requests: Annotated[int, typer.Option(help="Requests in a row, at least 4.")] = 1000,
+    scheme: Scheme = "bf16",
+    checkpoint: Checkpoint = "",
+    random_weights: RandomWeights = False,
+    size: Size = "released",
+    device: Device = "cuda",
+    text_residency: Residency = "pinned",
+    json_file: JsonFile = None,
+) -> None:
+    """Many requests in a row: nothing may grow, be captured again or change."""
+    target = _target(family, scheme, checkpoint, random_weights, size, device, text_residency)
+    from cosmos_lite_ros.policy.bench_soak import bench_soak
+
+    _show(bench_soak(target, requests, _say), json_file)
+
+
+def fit(
+    family: Family,
+    free_gb: Annotated[float, typer.Option(help="Free on the card, GB of 1e9 bytes.")],
+    requests: Annotated[int, typer.Option(help="Requests before the new instruction.")] = 50,
+    scheme: Scheme = "bf16",
+    checkpoint: Checkpoint = "",
+    random_weights: RandomWeights = False,
+    size: Size = "released",
+    device: Device = "cuda",
+    text_residency: Residency = "pinned",
+    json_file: JsonFile = None,
+) -> None:
+    """Prove that a policy fits: another process holds the rest of the card."""
+    target = _target(family, scheme, checkpoint, random_weights, size, device, text_residency)
+    from cosmos_lite_ros.policy.bench_fit import bench_fit
+
+    report = bench_fit(target, round(free_gb * 1e9), requests, _say)
+    _show(report, json_file)
+    if not report["passed"]:
+        raise typer.Exit(1)
+
+
+def _target(
+    family: str,
+    scheme: str,
+    checkpoint: str,
+    random_weights: bool,
+    size: str,
+    device: str,
+    text_residency: str,
+) -> Target:
+    from cosmos_lite_ros.cli.values import family_of
+    from cosmos_lite_ros.errors import BadInputError
+    from cosmos_lite_ros.policy.bench_common import Target
+
+    if checkpoint and random_weights:
+        raise BadInputError("found --checkpoint and --random-weights, expected one of them")
+    return Target(family_of(family), checkpoint, size, scheme, device, text_residency)
+
+
+def _say(text: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False, style="dim")
+
+
+def _show(report: Report, json_file: Path | None) -> None:
+    """Tables on the terminal, figures in the file."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from cosmos_lite_ros.policy.bench_tables import caption, tables
+
+    _write(report, json_file)
+    console = Console(highlight=False)
+    console.print(caption(report), markup=False, soft_wrap=True)
+    for each in tables(report):
+        table = Table(title=each.title)
+        for i, heading in enumerate(each.headings):
+            table.add_column(heading, justify="right" if i else "left")
+        for row in each.rows:
+            table.add_row(*row)
+        console.print(table)
+
+
+def _write(report: dict[str, Any], json_file: Path | None) -> None:
+    import json
+
+    from cosmos_lite_ros.errors import BadInputError
+
+    if json_file is None:
+        return
+    try:
+        json_file.write_text(json.dumps(report, indent=2) + "\n")
+    except OSError as error:
+        raise BadInputError(f"cannot write {json_file}: {error.strerror}") from error
 
 
 def observe(
     runs: Annotated[int, typer.Option(help="Runs of each case, at least 50.")] = 100,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the figures to this file too.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Time three camera messages to an observation, on one core."""
-    import json
     from dataclasses import asdict
 
     from rich.console import Console
 
     from cosmos_lite_ros.contract.bench_observe import bench_observe, machine, one_core
     from cosmos_lite_ros.contract.views import pillow_resize
-    from cosmos_lite_ros.errors import BadInputError
     from cosmos_lite_ros.ros.allocator import set_image_allocator
 
     resizes: dict[str, Any] = {"pillow": pillow_resize}
@@ -50,12 +193,8 @@ def observe(
         results = bench_observe(resizes, runs)
     console.print(_table(results))
     console.print(f"one core of: {machine()}")
-    if json_file is not None:
-        report = {"machine": machine(), "cores": 1, "results": [asdict(r) for r in results]}
-        try:
-            json_file.write_text(json.dumps(report, indent=2) + "\n")
-        except OSError as error:
-            raise BadInputError(f"cannot write {json_file}: {error.strerror}") from error
+    results_of = [asdict(r) for r in results]
+    _write({"machine": machine(), "cores": 1, "results": results_of}, json_file)
 
 
 def _table(results: list[Any]) -> Any:
