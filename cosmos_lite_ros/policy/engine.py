@@ -317,8 +317,8 @@ class PolicyEngine:
     # -- on the engine's thread -----------------------------------------------------------------
 
     def _after(self) -> None:
-        self._noise.prefetch(advancing=self.settings.seed_mode == "advance")
         self._runner.capture_pending()
+        self._noise.prefetch(advancing=self.settings.seed_mode == "advance")
 
     def _tokens(self, instruction: str) -> list[int]:
         if self._tokens_of[0] != instruction:

@@ -293,7 +293,8 @@ class Runner:
             work()
         torch.cuda.current_stream(self.tower.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # The noise thread may lock host memory meanwhile, which a global capture would not survive.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             work()
         self.captures += 1
         return graph

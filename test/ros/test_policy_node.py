@@ -385,7 +385,7 @@ def test_a_wrong_folder_ends_an_autostarted_policy_with_2(tmp_path: Path) -> Non
             {"max_image_age": 0.5},
             "'max_image_age' (did you mean 'max_image_age_s'?)",
         ),
-        ({"attention": "flash"}, "unknown parameter 'attention'"),
+        ({"accumulate": "fast"}, "unknown parameter 'accumulate'"),
         ({"steps": 9}, "parameter steps is 9, expected 1 to 8"),
         ({"profile": "edge"}, "profile is 'edge', expected one of edge_rtx4090, nano_bf16, tiny"),
     ],
