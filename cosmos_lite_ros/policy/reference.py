@@ -72,10 +72,15 @@ class ReferencePolicy:
         state = state_row(observation.joint_positions, observation.gripper)
         device = self.network.device
         video, action = (torch.from_numpy(n).to(device) for n in draw_noise(seed))
-        rows = self._sample(
+        video, rows = self._sample(
             latent, state, (video, action), (text, uncond), sampler or SamplerSettings(), trace
         )
-        return rows[:, :ACTION_WIDTH].cpu().numpy()
+        answer: npt.NDArray[np.float32] = rows[:, :ACTION_WIDTH].cpu().numpy()
+        if trace is not None:
+            trace.latent_frame0 = latent.cpu().numpy()
+            trace.model_action = answer
+            trace.video_latent = video[0].cpu().numpy()
+        return answer
 
     def _sample(
         self,
@@ -85,7 +90,7 @@ class ReferencePolicy:
         texts: tuple[TextCache, TextCache],
         sampler: SamplerSettings,
         trace: Trace | None,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         network, (text, uncond_text) = self.network, texts
         low, server = network.dtype, self._server
         video = noise[0].clone()
@@ -114,7 +119,7 @@ class ReferencePolicy:
             rows = row_solver.step(rows, _whole_rows(velocity.action))
             video[0, :, 0] = latent
             rows[0] = clean_row
-        return rows
+        return video, rows
 
 
 def _whole_video(moving: Tensor) -> Tensor:

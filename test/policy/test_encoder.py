@@ -149,7 +149,7 @@ def test_offload_changes_no_bit(dtype: torch.dtype, info: Maker) -> None:
     assert not torch.equal(*expected)
 
 
-def test_a_small_scratch_is_refused_before_anything_is_overwritten(info: Maker) -> None:
+def test_a_small_scratch_is_refused(info: Maker) -> None:
     encoder = load(info("golden"))
     with pytest.raises((RuntimeError, ValueError)):
         encoder.offload(torch.zeros(encoder.nbytes - 1, dtype=torch.uint8))
