@@ -177,7 +177,7 @@ def _last_line(text: str) -> str:
 
 def _hold(device_name: str, free_bytes: int) -> None:
     """The ballast process: one allocation, one line, then wait for the end of its input."""
-    device = torch.device(device_name)
+    device = torch.device("cuda", torch.device(device_name).index or 0)
     torch.cuda.set_device(device)
     free, total = torch.cuda.mem_get_info(device)
     if free < free_bytes:

@@ -234,10 +234,12 @@ class PolicyEngine:
         self._worker.submit(self._texts.clear).result()
 
     def prefetch(self, instruction: str) -> Future[None]:
-        """Compute the text cache of an instruction before it is asked for; the tower only."""
+        """Get ready for an instruction before it is asked for: its text, and on CUDA its graph."""
 
         def run() -> None:
-            self._texts.get(self._tokens(instruction))
+            slots = self._fill_slots(instruction)
+            self._runner.prepare(*slots, self.settings.sampler)
+            self._texts.settle()
 
         return self._worker.submit(run)
 
@@ -318,7 +320,7 @@ class PolicyEngine:
 
     def _after(self) -> None:
         self._runner.capture_pending()
-        self._noise.prefetch(advancing=self.settings.seed_mode == "advance")
+        self._texts.settle()
 
     def _tokens(self, instruction: str) -> list[int]:
         if self._tokens_of[0] != instruction:
@@ -368,6 +370,8 @@ class PolicyEngine:
         noise, changed = self._noise.get(seed)
         if changed:
             runner.set_noise(*noise)
+        # The next noise is drawn while the GPU works on this request.
+        self._noise.prefetch(advancing=self.settings.seed_mode == "advance")
         state = state_row(observation.joint_positions, observation.gripper)
         clock = _Clock(runner.tower.device)
         runner.set_inputs(observation.image, state)

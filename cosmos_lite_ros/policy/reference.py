@@ -116,7 +116,8 @@ class ReferencePolicy:
             if trace is not None:
                 trace.add_step(rows, cond.action, uncond.action if uncond else None, step)
             video = video_solver.step(video, _whole_video(velocity.video))
-            rows = row_solver.step(rows, _whole_rows(velocity.action))
+            seen = rows if server else rows.to(low).float()
+            rows = row_solver.step(seen, _whole_rows(velocity.action))
             video[0, :, 0] = latent
             rows[0] = clean_row
         return video, rows

@@ -182,6 +182,13 @@ class Runner:
         found.graph.replay()
         return found.video, found.rows
 
+    def prepare(self, text: TextSlot, uncond: TextSlot, sampler: SamplerSettings) -> None:
+        """Capture the graph that requests with these lengths and settings will replay."""
+        key = Key(text.length, uncond.length, sampler, False)
+        if self.uses_graphs and key not in self._graphs:
+            self._pending = (key, self._branches(text, uncond, sampler))
+            self.capture_pending()
+
     def capture_pending(self) -> bool:
         """Capture what the last request ran without a graph; True if there was something."""
         if self._pending is None:
@@ -280,7 +287,9 @@ class Runner:
                 ACTION_TOKENS, ACTION_CHANNELS, dtype=guided.dtype, device=rows.device
             )
             velocity[1:, :ACTION_WIDTH] = guided[:, :ACTION_WIDTH]
-            rows = row_solver.step(rows, velocity)
+            # The velocity says where x0 lies from the state that the network saw; the server starts
+            # from the unrounded one, and the difference stays in the command.
+            rows = row_solver.step(rows if self._server else seen[1].float(), velocity)
             # Clean positions have no velocity; writing them again keeps rounding out of them.
             rows[0] = clean_row
         return vision, rows

@@ -78,6 +78,11 @@ class TextStore:
             self._kept.popitem(last=False)
         return found
 
+    def settle(self) -> None:
+        """Move what a tower on a GPU has just computed to host memory: when nobody waits."""
+        for key, kv in self._kept.items():
+            self._kept[key] = kv.on_host(pin=self._pin)
+
     def make(self, token_ids: list[int]) -> TextKV:
         """As ``get``, from its card or the tower; neither kept nor counted."""
         return self._card(token_ids) or self._run(token_ids)
@@ -94,4 +99,4 @@ class TextStore:
         return None if self._cards is None else self._cards.load(token_ids, pin=self._pin)
 
     def _run(self, token_ids: list[int]) -> TextKV:
-        return self._compute(token_ids).on_host(pin=self._pin)
+        return self._compute(token_ids)
