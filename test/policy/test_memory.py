@@ -1,0 +1,202 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a policy needs: the forecast against what is held, and the peak of a streaming load."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from cosmos_lite_ros.contract.prompt import Family
+from cosmos_lite_ros.errors import EnvironmentLacksError
+from cosmos_lite_ros.policy import memory
+from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, TensorFile, inspect
+from cosmos_lite_ros.policy.config import parse_config
+from cosmos_lite_ros.policy.encoder import encoder_tensors
+from cosmos_lite_ros.policy.memory import check_free, check_memory, needed_bytes
+from cosmos_lite_ros.policy.random_checkpoint import (
+    RELEASED,
+    RELEASED_VAE,
+    make_random,
+    transformer_shapes,
+)
+from cosmos_lite_ros.policy.text_tower import TextTower
+from cosmos_lite_ros.policy.tiny import _transformer_config
+from cosmos_lite_ros.policy.tower import GenerationTower, arena_bytes
+
+from ..conftest import GOLDEN, REPOSITORY
+
+CPU = torch.device("cpu")
+FAMILIES: tuple[Family, ...] = ("edge", "nano")
+
+
+def released_info(family: Family) -> CheckpointInfo:
+    """Headers of a checkpoint of the released sizes; there are no files."""
+    from diffusers import AutoencoderKLWan
+
+    info = inspect(str(GOLDEN / family / "checkpoint"))
+    vae = {**info.vae_config, **RELEASED_VAE}
+    with torch.device("meta"):
+        model = AutoencoderKLWan(**{k: v for k, v in vae.items() if k[0] != "_"})
+    shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
+    raw = {**_transformer_config(family), **RELEASED[family]}
+    return replace(
+        info,
+        config=parse_config(raw, "test"),
+        transformer_files=(TensorFile(Path("none"), transformer_shapes(family)),),
+        vae_files=(TensorFile(Path("none"), shapes),),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_forecast_is_what_is_held(family: Family, dtype: torch.dtype) -> None:
+    info = inspect(str(GOLDEN / family / "checkpoint"))
+    tower = GenerationTower.load(info, device=CPU, dtype=dtype)
+    encoder = sum(t.numel() for _, t in encoder_tensors(info)) * dtype.itemsize
+    fixed = arena_bytes(info.config, dtype) + memory._OVERHEAD_BYTES
+    weights = needed_bytes(info, dtype, text_on_gpu=False) - fixed
+    # The time embedder stays float32, which the forecast leaves to the overhead.
+    longer = sum(t.nbytes - t.numel() * dtype.itemsize for t in tower.heads.time)
+    assert weights == tower.nbytes - longer + encoder
+    text = TextTower(info, CPU, dtype, "gpu").host_bytes
+    both = needed_bytes(info, dtype, text_on_gpu=True) - fixed - weights
+    # Matrices start at multiples of 256 bytes.
+    assert text - 256 * 20 <= both <= text
+
+
+# Of the released weights: linears of the generation tower alone, then what must be free at most
+# for the policy to be admitted (what a card's ballast test leaves, less a CUDA context).
+@pytest.mark.parametrize(
+    ("family", "linears", "admitted_bytes", "text_bytes"),
+    [("edge", 1_409_286_144, 3.9e9, 3.2e9), ("nano", 6_945_767_424, 15.5e9, 14.9e9)],
+)
+def test_the_forecast_at_the_released_sizes(
+    family: Family, linears: int, admitted_bytes: float, text_bytes: float
+) -> None:
+    info = released_info(family)
+    needed = needed_bytes(info, torch.bfloat16, text_on_gpu=False)
+    assert 2 * linears + memory._OVERHEAD_BYTES < needed < admitted_bytes
+    text = needed_bytes(info, torch.bfloat16, text_on_gpu=True) - needed
+    # The tower without its last layer's queries, output and MLP, with the embedding.
+    assert text == pytest.approx(text_bytes, rel=0.03)
+
+
+def test_too_little_memory_is_refused_with_numbers() -> None:
+    gb = 1_000_000_000
+    check_free(3 * gb, 3 * gb, 24 * gb, "cuda:0", text_on_gpu=True)
+    with pytest.raises(EnvironmentLacksError) as caught:
+        check_free(22_310_000_000, 15_870_000_000, 16 * gb, "cuda:1", text_on_gpu=True)
+    assert str(caught.value) == (
+        "cuda:1 has 15.87 GB free of 16.00, this policy needs about 22.31 GB: close other programs "
+        "on it, or try text_residency:=pinned"
+    )
+    with pytest.raises(EnvironmentLacksError) as caught:
+        check_free(3 * gb + 1, 3 * gb, 24 * gb, "cuda:0", text_on_gpu=False)
+    # No advice that would not help.
+    assert str(caught.value).endswith("3.00 GB: close other programs on it")
+
+
+def test_the_check_asks_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU's answer is invented: there is none here."""
+    info = inspect(str(GOLDEN / "edge" / "checkpoint"))
+    needed = needed_bytes(info, torch.bfloat16, text_on_gpu=False)
+    asked: list[torch.device] = []
+    free = [needed, needed - 1]
+
+    def mem_get_info(device: torch.device) -> tuple[int, int]:
+        asked.append(device)
+        return free.pop(0), 8_000_000_000
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", mem_get_info)
+    gpu = torch.device("cuda:3")
+    check_memory(info, gpu, torch.bfloat16, text_on_gpu=False)
+    with pytest.raises(EnvironmentLacksError, match=r"cuda:3 has 0\.\d\d GB free of 8\.00"):
+        check_memory(info, gpu, torch.bfloat16, text_on_gpu=False)
+    assert asked == [gpu, gpu]
+    check_memory(info, CPU, torch.bfloat16, text_on_gpu=False)
+    assert len(asked) == 2
+
+
+_LOAD = """
+import json, sys, threading, time
+import torch
+from cosmos_lite_ros.policy.checkpoint import inspect
+from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine
+from cosmos_lite_ros.policy.process import host_anonymous_bytes
+from cosmos_lite_ros.policy.strict import check_tensors
+
+info = inspect(sys.argv[1])
+check_tensors(info)  # imports what it imports before anything is measured
+before = peak = host_anonymous_bytes()
+loading = True
+
+def look(*_):
+    global peak
+    peak = max(peak, host_anonymous_bytes())
+
+def watch():
+    while loading:
+        look()
+        time.sleep(0.0005)
+
+watcher = threading.Thread(target=watch)
+watcher.start()
+settings = EngineSettings(sys.argv[1], text_residency="pinned", threads=1)
+engine = PolicyEngine.load(settings, look)
+loading = False
+watcher.join()
+tensors = [s for f in info.transformer_files + info.vae_files for s in f.shapes.values()]
+print(json.dumps({
+    "final": engine._runner.tower.nbytes + engine._runner.encoder.nbytes + engine._tower.host_bytes,
+    "largest": 4 * max(torch.Size(s).numel() for s in tensors),
+    "peak": peak - before,
+    "after": host_anonymous_bytes() - before,
+}))
+"""
+# About 130 MB in five files; no tensor is larger than a thirtieth of what stays.
+_SIZES = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 5,
+}
+
+
+def test_a_streaming_load_peaks_at_its_final_size_and_one_tensor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_random(
+        "edge", tmp_path / "edge", sizes=_SIZES, vae_sizes={}, shard_bytes=30_000_000
+    )
+    try:
+        shards = list((folder / "transformer").glob("*-of-*.safetensors"))
+        assert len(shards) >= 5
+        assert sum(s.stat().st_size for s in shards) > 120_000_000
+        done = subprocess.run(
+            [sys.executable, "-c", _LOAD, str(folder)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=REPOSITORY,
+        )
+    finally:
+        shutil.rmtree(folder)
+    assert done.returncode == 0, done.stderr
+    found = {k: v / 1e6 for k, v in json.loads(done.stdout.splitlines()[-1]).items()}
+    with capsys.disabled():
+        print("\n  streaming load, MB:", {k: round(v, 1) for k, v in found.items()}, end=" ")
+    # float32 from bfloat16 files: nothing is a view of the files.
+    assert found["after"] > 0.95 * found["final"]
+    # Beside the weights: the tokenizer, static buffers, Python objects.
+    rest = 12.0
+    assert found["peak"] < found["final"] + found["largest"] + rest
+    assert found["largest"] < found["final"] / 20
