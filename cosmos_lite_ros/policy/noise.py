@@ -9,6 +9,7 @@ next one is drawn on a thread of its own right after a request.
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -44,7 +45,7 @@ class NoiseSource:
             self.ready += 1
             self._advancing = False
             return self._noise, False
-        if self._ahead is not None and self._ahead[0] == seed:
+        if self._ahead is not None and self._ahead[0] == seed and not self._ahead[1].cancelled():
             self.ready += 1
             noise = self._ahead[1].result()
         else:
@@ -59,7 +60,9 @@ class NoiseSource:
             return
         following = (self._seed + 1) % _SEEDS
         if self._ahead is None or self._ahead[0] != following:
-            self._ahead = (following, self._pool.submit(self._draw, following))
+            # Closed while a request is in hand: that one still ends well.
+            with suppress(RuntimeError):
+                self._ahead = (following, self._pool.submit(self._draw, following))
 
     def close(self) -> None:
         """No more prefetching."""

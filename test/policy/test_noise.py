@@ -139,6 +139,19 @@ def test_a_bad_seed_is_refused_and_leaves_the_rest_alone(source: NoiseSource, se
     assert not changed
 
 
+def test_a_request_in_hand_survives_the_closing(source: NoiseSource) -> None:
+    source.get(7)
+    for seed in (30, 40):  # one draw under way, one waiting behind it
+        source._pool.submit(source._draw, seed)
+    source.prefetch(advancing=True)
+    source.close()
+    assert source._ahead is not None
+    assert source._ahead[1].cancelled()
+    assert is_of(source.get(8)[0], 8)
+    source.prefetch(advancing=True)
+    assert is_of(source.get(9)[0], 9)
+
+
 class Small:
     """Draws a small stand-in, so that many sequences can be tried; the seed is in the values."""
 
