@@ -32,9 +32,10 @@ from cosmos_lite_ros.contract.views import compose_views
 from cosmos_lite_ros.errors import BadInputError, CosmosLiteError
 from cosmos_lite_ros.policy import tiny
 from cosmos_lite_ros.policy.checkpoint import inspect
-from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine, _device
+from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine
 from cosmos_lite_ros.policy.process import host_anonymous_bytes
 from cosmos_lite_ros.policy.random_checkpoint import make_random
+from cosmos_lite_ros.policy.settings import device_of
 from cosmos_lite_ros.policy.tokenizer import PromptTokenizer
 
 T = TypeVar("T")
@@ -90,7 +91,7 @@ class Target:
             BadInputError: neither cpu nor cuda.
             EnvironmentLacksError: no such GPU.
         """
-        return _device(self.device)
+        return device_of(self.device)
 
     def settings(self, folder: Path, **changes: Any) -> EngineSettings:
         """The engine's settings: the published sampler, advancing seeds."""

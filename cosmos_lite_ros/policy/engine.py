@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from cosmos_lite_ros import __version__
 from cosmos_lite_ros.contract.chunk import ActionChunk
 from cosmos_lite_ros.contract.constants import COMPOSED_HEIGHT, COMPOSED_WIDTH, JOINTS
 from cosmos_lite_ros.contract.observation import Observation
-from cosmos_lite_ros.contract.prompt import PromptFormat, build_prompt, state_row
+from cosmos_lite_ros.contract.prompt import build_prompt, state_row
 from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
 from cosmos_lite_ros.policy.cards import CardFolder
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, inspect
@@ -26,66 +27,28 @@ from cosmos_lite_ros.policy.memory import check_memory
 from cosmos_lite_ros.policy.noise import NoiseSource
 from cosmos_lite_ros.policy.runner import Runner, TextSlot
 from cosmos_lite_ros.policy.sampler import SamplerSettings
+from cosmos_lite_ros.policy.settings import (
+    DTYPES,
+    SCHEMES,
+    EngineSettings,
+    check_settings,
+    device_of,
+)
 from cosmos_lite_ros.policy.strict import check_tensors
 from cosmos_lite_ros.policy.text_cache import TextStore
 from cosmos_lite_ros.policy.text_tower import TextTower
-from cosmos_lite_ros.policy.text_weights import RESIDENCIES, Residency
 from cosmos_lite_ros.policy.tokenizer import PromptTokenizer
-from cosmos_lite_ros.policy.tower import ATTENTION, MAX_TEXT, GenerationTower, attention_backend
+from cosmos_lite_ros.policy.tower import MAX_TEXT, GenerationTower, attention_backend
 from cosmos_lite_ros.policy.trace import Trace
 from cosmos_lite_ros.policy.worker import Worker
 
+if TYPE_CHECKING:
+    from cosmos_lite_ros.policy.decoder import VideoDecoder
+
 __all__ = ["EngineSettings", "PolicyEngine", "SamplerSettings"]
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # Room for an instruction of any usual length; a longer one gets a larger slot.
 _SLOT_TOKENS = 256
-SCHEMES = {"float32": "float32", "bfloat16": "bf16"}
-
-
-@dataclass(frozen=True)
-class EngineSettings:
-    """What to load and how to run it.
-
-    Attributes:
-        checkpoint: folder (diffusers layout) or Hugging Face id.
-        revision: commit of a Hugging Face id, 40 hexadecimal digits.
-        profile: name that chunks carry as provenance.
-        device: ``cpu``, ``cuda`` or ``cuda:N``.
-        dtype: ``float32`` (the reference for tests) or ``bfloat16``.
-        action_arithmetic: in bfloat16, ``float32`` runs action head, guidance and update of the
-            action block in float32 from the state that the network saw; ``server`` rounds as the
-            reference server does, which adds about 9 mrad rms of noise to the commands.
-        prompt_format: ``auto`` picks by family.
-        sampler: default sampler settings; a request may bring its own.
-        seed, seed_mode: ``fixed`` uses seed for every request, ``advance`` adds one each time.
-        text_cache_entries: prompts kept in the LRU.
-        text_residency: where the text tower's weights lie: ``gpu``, ``pinned`` host memory,
-            ``mmap`` (in the files), ``none`` (prompt cards only). On a CPU the first two are one.
-        cards: folder of prompt cards that are read before the tower runs; empty: none.
-        attention: SDPA backend: ``auto`` or one of tower.ATTENTION.
-        graphs: on CUDA, replay captured graphs; False runs the same kernels one by one.
-        vae_offload: ``cpu`` keeps the encoder's weights in host memory and copies them per request.
-        threads: CPU threads of torch for the whole process; None leaves torch's choice.
-    """
-
-    checkpoint: str
-    revision: str = ""
-    profile: str = "tiny"
-    device: str = "cpu"
-    dtype: str = "float32"
-    action_arithmetic: Literal["float32", "server"] = "float32"
-    prompt_format: PromptFormat = "auto"
-    sampler: SamplerSettings = field(default_factory=SamplerSettings)
-    seed: int = 0
-    seed_mode: Literal["fixed", "advance"] = "fixed"
-    text_cache_entries: int = 16
-    text_residency: Residency = "pinned"
-    cards: str = ""
-    attention: str = "auto"
-    graphs: bool = True
-    vae_offload: Literal["none", "cpu"] = "none"
-    threads: int | None = None
 
 
 class PolicyEngine:
@@ -120,6 +83,7 @@ class PolicyEngine:
         self._noise = NoiseSource(pin=self._pin)
         self._requests = 0
         self._warm_captures = 0
+        self._decoder: VideoDecoder | None = None
         self._tokens_of: tuple[str, list[int]] = ("", [])
 
     @classmethod
@@ -135,8 +99,8 @@ class PolicyEngine:
             BadInputError: a setting out of range.
             EnvironmentLacksError: no such device, too little memory, or a package is missing.
         """
-        _check(settings)
-        device, dtype = _device(settings.device), DTYPES[settings.dtype]
+        check_settings(settings)
+        device, dtype = device_of(settings.device), DTYPES[settings.dtype]
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         info = inspect(settings.checkpoint, settings.revision)
@@ -307,6 +271,30 @@ class PolicyEngine:
         self._worker.submit(self._after)
         return future
 
+    def decode_video(self, latent: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+        """The predicted video of a chunk, uint8 [33, 528, 640, 3] RGB; loads the decoder once.
+
+        Args:
+            latent: ``ActionChunk.predicted_video_latent`` of a request with ``preview``.
+
+        Raises:
+            BadInputError: another shape.
+        """
+
+        def run() -> npt.NDArray[np.uint8]:
+            if self._decoder is None:
+                from cosmos_lite_ros.policy.decoder import VideoDecoder
+
+                self._decoder = VideoDecoder(
+                    self.info,
+                    self._runner.tower.device,
+                    DTYPES[self.settings.dtype],
+                    offload=self.settings.vae_offload == "cpu",
+                )
+            return self._decoder.decode(latent)
+
+        return self._worker.submit(run).result()
+
     def close(self, wait_s: float = 5.0) -> None:
         """Cancel what is queued and let the thread end; further calls raise RuntimeError.
 
@@ -443,40 +431,6 @@ class _Clock:
         if self._cuda:
             return 1e-3 * float(self._events[0].elapsed_time(self._events[1]))
         return self._times[1] - self._times[0]
-
-
-def _check(settings: EngineSettings) -> None:
-    """Refuse settings that no engine has."""
-    allowed: dict[str, tuple[str, ...]] = {
-        "dtype": tuple(DTYPES),
-        "action_arithmetic": ("float32", "server"),
-        "prompt_format": ("auto", "json", "plain"),
-        "seed_mode": ("fixed", "advance"),
-        "text_residency": RESIDENCIES,
-        "attention": ATTENTION,
-        "vae_offload": ("none", "cpu"),
-    }
-    for name, values in allowed.items():
-        value = getattr(settings, name)
-        if value not in values:
-            raise BadInputError(f"{name} is {value!r}, expected one of {', '.join(values)}")
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise BadInputError(f"device is {name!r}, expected cpu, cuda or cuda:N") from error
-    if device.type not in ("cpu", "cuda"):
-        raise BadInputError(f"device is {name!r}, expected cpu, cuda or cuda:N")
-    if device.type == "cuda":
-        count = torch.cuda.device_count()
-        if (device.index or 0) >= count:
-            raise EnvironmentLacksError(
-                f"device {name} asked for, {count} CUDA GPUs found: try device:=cpu or "
-                "profile:=tiny"
-            )
-    return device
 
 
 def _part(progress: Progress | None, start: float, end: float) -> Progress | None:

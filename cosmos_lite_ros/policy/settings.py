@@ -1,0 +1,99 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What to load and how to run it, and what is refused before anything is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from cosmos_lite_ros.contract.prompt import PromptFormat
+from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
+from cosmos_lite_ros.policy.sampler import SamplerSettings
+from cosmos_lite_ros.policy.text_weights import RESIDENCIES, Residency
+from cosmos_lite_ros.policy.tower import ATTENTION
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+SCHEMES = {"float32": "float32", "bfloat16": "bf16"}
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What to load and how to run it.
+
+    Attributes:
+        checkpoint: folder (diffusers layout) or Hugging Face id.
+        revision: commit of a Hugging Face id, 40 hexadecimal digits.
+        profile: name that chunks carry as provenance.
+        device: ``cpu``, ``cuda`` or ``cuda:N``.
+        dtype: ``float32`` (the reference for tests) or ``bfloat16``.
+        action_arithmetic: in bfloat16, ``float32`` runs action head, guidance and update of the
+            action block in float32 from the state that the network saw; ``server`` rounds as the
+            reference server does, which adds about 9 mrad rms of noise to the commands.
+        prompt_format: ``auto`` picks by family.
+        sampler: default sampler settings; a request may bring its own.
+        seed, seed_mode: ``fixed`` uses seed for every request, ``advance`` adds one each time.
+        text_cache_entries: prompts kept in the LRU.
+        text_residency: where the text tower's weights lie: ``gpu``, ``pinned`` host memory,
+            ``mmap`` (in the files), ``none`` (prompt cards only). On a CPU the first two are one.
+        cards: folder of prompt cards that are read before the tower runs; empty: none.
+        attention: SDPA backend: ``auto`` or one of tower.ATTENTION.
+        graphs: on CUDA, replay captured graphs; False runs the same kernels one by one.
+        vae_offload: ``cpu`` keeps encoder and decoder weights in host memory and copies them for
+            each use: bit-identical, it saves memory and not time.
+        threads: CPU threads of torch for the whole process; None leaves torch's choice.
+    """
+
+    checkpoint: str
+    revision: str = ""
+    profile: str = "tiny"
+    device: str = "cpu"
+    dtype: str = "float32"
+    action_arithmetic: Literal["float32", "server"] = "float32"
+    prompt_format: PromptFormat = "auto"
+    sampler: SamplerSettings = field(default_factory=SamplerSettings)
+    seed: int = 0
+    seed_mode: Literal["fixed", "advance"] = "fixed"
+    text_cache_entries: int = 16
+    text_residency: Residency = "pinned"
+    cards: str = ""
+    attention: str = "auto"
+    graphs: bool = True
+    vae_offload: Literal["none", "cpu"] = "none"
+    threads: int | None = None
+
+
+def check_settings(settings: EngineSettings) -> None:
+    """Refuse settings that no engine has."""
+    allowed: dict[str, tuple[str, ...]] = {
+        "dtype": tuple(DTYPES),
+        "action_arithmetic": ("float32", "server"),
+        "prompt_format": ("auto", "json", "plain"),
+        "seed_mode": ("fixed", "advance"),
+        "text_residency": RESIDENCIES,
+        "attention": ATTENTION,
+        "vae_offload": ("none", "cpu"),
+    }
+    for name, values in allowed.items():
+        value = getattr(settings, name)
+        if value not in values:
+            raise BadInputError(f"{name} is {value!r}, expected one of {', '.join(values)}")
+
+
+def device_of(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise BadInputError(f"device is {name!r}, expected cpu, cuda or cuda:N") from error
+    if device.type not in ("cpu", "cuda"):
+        raise BadInputError(f"device is {name!r}, expected cpu, cuda or cuda:N")
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        if (device.index or 0) >= count:
+            raise EnvironmentLacksError(
+                f"device {name} asked for, {count} CUDA GPUs found: try device:=cpu or "
+                "profile:=tiny"
+            )
+    return device
