@@ -74,6 +74,10 @@ def test_advancing_seeds_are_drawn_ahead(source: NoiseSource) -> None:
     source.get(7)
     source.prefetch()
     assert source._ahead is None  # one request does not say that seeds advance
+    source.get(5)
+    source.prefetch()
+    assert source._ahead is None  # nor do two that are apart
+    source.get(7)
     source.prefetch(advancing=True)  # the engine's seed mode says it
     assert source._ahead is not None
     assert source._ahead[0] == 8
