@@ -17,14 +17,17 @@ def _print_chunk(chunk: ActionChunk) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="action chunk: absolute joint positions (rad), gripper 0 open .. 1 closed")
-    table.add_column("row", justify="right")
-    table.add_column("t (s)", justify="right")
-    for joint in range(1, chunk.positions.shape[1] + 1):
-        table.add_column(f"q{joint}", justify="right")
-    table.add_column("gripper", justify="right")
+    # Fits 80 columns whole: a cut number would be worse than none.
+    table = Table(
+        title="action chunk: absolute joint positions (rad), gripper 0 open .. 1 closed",
+        box=None,
+        padding=(0, 1, 0, 0),
+    )
+    joints = [f"q{joint}" for joint in range(1, chunk.positions.shape[1] + 1)]
+    for name in ("row", "t (s)", *joints, "grip"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row, (positions, gripper) in enumerate(zip(chunk.positions, chunk.gripper, strict=True)):
-        cells = [f"{value:+.4f}" for value in (*positions, gripper)]
+        cells = [f"{value:+.3f}" for value in (*positions, gripper)]
         table.add_row(str(row), f"{row * chunk.row_period_s:.3f}", *cells)
     console = Console()
     console.print(table)

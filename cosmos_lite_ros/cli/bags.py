@@ -318,10 +318,12 @@ def register(app: typer.Typer) -> None:
         from cosmos_lite_ros.contract.assembler import AssemblerSettings
         from cosmos_lite_ros.contract.gripper import GripperMapping
         from cosmos_lite_ros.contract.robots import robot_type
+        from cosmos_lite_ros.policy.resize import torch_resize
 
         # The bag is checked before torch is imported and the checkpoint is read.
         settings = ReplaySettings(
             assembler=AssemblerSettings(
+                resize=torch_resize,  # as the policy node
                 joint_names=robot_type(robot).joint_names,
                 gripper_joint=gripper_joint,
                 gripper=GripperMapping(gripper_open, gripper_closed),

@@ -34,7 +34,8 @@ def _print_summary(console: Console, summary: dict[str, Any], notes: list[str]) 
         ("  generate", ms("generate_s")),
         ("commands", f"{summary['commands']} ({summary['command_rate_hz']:.2f} Hz)"),
         ("tick lateness p50 / p99 / max (ms)", ms("tick_lateness_s")),
-        ("ticks skipped, underruns", f"{summary['ticks_skipped']}, {summary['underruns']}"),
+        ("ticks skipped", str(summary["ticks_skipped"])),
+        ("underruns other than sync's own waits", str(summary["underruns"])),
         ("states", states),
         ("the gate saw (ticks)", gate or "nothing"),
         ("the gate changed (ticks)", str(summary["gate_clamped"])),
@@ -69,7 +70,7 @@ def register(app: typer.Typer) -> None:
         from cosmos_lite_ros.errors import BadInputError, CosmosLiteError, EnvironmentLacksError
 
         try:
-            from cosmos_lite_ros.ros.demo import DemoSettings, run_demo
+            from cosmos_lite_ros.ros.demo import EXECUTOR, DemoSettings, run_demo
             from cosmos_lite_ros.ros.demo_report import plot, summarise
         except ImportError as error:
             raise EnvironmentLacksError(
@@ -92,7 +93,7 @@ def register(app: typer.Typer) -> None:
         bag_folder = out / "bag"
         shutil.rmtree(bag_folder, ignore_errors=True)
         say("making the bag")
-        bag = make_demo_bag(bag_folder, clip=clip, seconds=min(30.0, seconds + 5.0))
+        bag = make_demo_bag(bag_folder, clip=clip, seconds=min(27.0, seconds + 5.0))
         say("making a tiny checkpoint: real architecture, random weights")
         settings = DemoSettings(bag_folder, tiny_checkpoint(), out, domain, seconds, mode)
         record, codes = run_demo(settings, say)
@@ -102,11 +103,18 @@ def register(app: typer.Typer) -> None:
         notes = [
             *bag.notes,
             "the arm in the recording does not follow the commands",
+            "so the executor runs with " + ", ".join(f"{k}={v}" for k, v in EXECUTOR.items()),
             "random weights: the motion means nothing physically, and the gate has much to do",
         ]
         _print_summary(console, summary, notes)
         (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-        title = f"demo, {mode}: tiny checkpoint (random weights), synthetic joint states"
+        pictures = (
+            "generated" if any("image" in topic for topic in bag.labels.synthetic) else "real"
+        )
+        title = (
+            f"demo, {mode}: {pictures} pictures, synthetic joint states, tiny checkpoint with "
+            "random weights"
+        )
         plot(record, summary, title, out / "demo.png")
         console.print(f"{out / 'demo.png'}, {out / 'summary.json'}, {bag_folder}")
         if summary["chunks"] == 0 or summary["commands"] == 0:

@@ -25,6 +25,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+# Which extra brings a package that a command may lack.
+_EXTRA_OF = {
+    **dict.fromkeys(
+        ("torch", "diffusers", "safetensors", "tokenizers", "jinja2", "huggingface_hub"), "policy"
+    ),
+    **dict.fromkeys(("rosbags", "mcap", "zstandard", "lz4"), "bags"),
+    "matplotlib": "report",
+}
 # Each module has register(app: typer.Typer) -> None.
 _COMMAND_MODULES = ("tiny", "act", "bags", "bench", "demo", "doctor", "instruct", "prewarm")
 
@@ -55,6 +63,17 @@ def main() -> int:
     except CosmosLiteError as error:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", markup=False)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        extra = _EXTRA_OF.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        console.print(
+            f"error: {error.name} is not installed: pip install the extra [{extra}] of this "
+            f"package, for example from its checkout: pip install '.[{extra}]'",
+            markup=False,
+        )
+        return 3
     except KeyboardInterrupt:
         return 130
     return 0

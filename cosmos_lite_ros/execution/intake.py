@@ -67,7 +67,12 @@ class Intake:
                 return f"every row lies in the past: {drop} ticks since row 0, {horizon} rows"
         if rested:
             self._buffer.drop_finished()
-        passed = self._gate.rows(table[:horizon], drop, self._buffer.upcoming(hold))
+        passed = self._gate.rows(
+            table[:horizon],
+            drop,
+            self._buffer.upcoming(hold),
+            random_weights=chunk.random_weights,
+        )
         if isinstance(passed, Failed):
             return passed
         rows = Rows(

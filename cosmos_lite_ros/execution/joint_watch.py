@@ -27,15 +27,19 @@ class JointWatch:
         self._names = frozenset(robot.joint_names)
         self._arrival_ns: int | None = None
         self._positions: Floats | None = None
+        # Why the newest message was refused; empty once a good one has come.
+        self._refused = ""
 
     def push(self, message: JointStateMessage, now_ns: int, ros_ns: int) -> None:
         """Take a sensor_msgs/JointState; ``now_ns`` steady, ``ros_ns`` ROS time of arrival."""
         if not self.buffer.push(message, ros_ns):
+            self._refused = self.buffer.last_problem
             return
         sample = self.buffer.newest()
         if sample is not None:
             self._positions = np.array(sample.positions)
             self._arrival_ns = now_ns
+            self._refused = ""
         elif any(
             name in self._names and not math.isfinite(position)
             for name, position in zip(message.name, message.position, strict=True)
@@ -71,7 +75,8 @@ class JointWatch:
         age = (ros_ns - stamp_ns) / NS
         # Silence, unless the stamps lag behind the arrivals by more than the limit themselves.
         if silence > limit_s or age - silence <= limit_s:
-            return f"no joint state for {silence:.2f} s, expected at most {limit_s:g} s"
+            said = f"no joint state for {silence:.2f} s, expected at most {limit_s:g} s"
+            return said + (f"; {self._refused}" if self._refused else "")
         return (
             f"the state of {name} is {age:.3f} s old by its stamp, expected at most {limit_s:g} s: "
             "synchronise the clocks, or use_sim_time with a recording's /clock"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cosmos_lite_ros.contract.constants import CHUNK_ROWS
-from cosmos_lite_ros.errors import BadInputError, CosmosLiteError
+from cosmos_lite_ros.errors import BadInputError
 
 CheckPolicy = Literal["clamp", "reject_chunk", "stop"]
 # What cannot be made right cannot be clamped.
@@ -21,7 +21,7 @@ StrictPolicy = Literal["reject_chunk", "stop"]
 _SMALL = 1e-6
 
 
-class UnavailableError(CosmosLiteError):
+class UnavailableError(BadInputError):
     """A setting that exists but that this version cannot serve."""
 
 

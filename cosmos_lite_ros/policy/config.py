@@ -74,6 +74,7 @@ _COMMON: dict[str, Any] = {
     "unified_3d_mrope_temporal_modality_margin": 15000,
     "attention_bias": False,
 }
+_CLASS_NAME = "Cosmos3OmniTransformer"
 # Layers and hidden size of the released policies; anything else was never released.
 RELEASED_SIZES: dict[Family, tuple[int, int]] = {"edge": (28, 2048), "nano": (36, 4096)}
 
@@ -85,6 +86,11 @@ def parse_config(raw: dict[str, Any], where: str) -> NetworkConfig:
         CheckpointError: an unknown family, an incomplete file, or no action head.
     """
     merged = {**_DEFAULTS, **raw}
+    name = raw.get("_class_name", _CLASS_NAME)
+    if name != _CLASS_NAME:
+        raise CheckpointError(
+            f"{where}: _class_name is {name!r}, expected {_CLASS_NAME!r}: this is another model"
+        )
     activation = merged["hidden_act"]
     families = [f for f, keys in _FAMILY.items() if keys["hidden_act"] == activation]
     if not families:

@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 # The recorded arm does not follow our commands, and random weights ask for jumps all the time: both
 # are expected here and said in the summary. The limiter alone shapes the motion.
-_EXECUTOR = {
+EXECUTOR = {
     "autostart": "true",
     "allow_random_weights": "true",
     "max_spike_rad": ".inf",
@@ -260,7 +260,7 @@ def _run(settings: DemoSettings, run: _Run, say: Say) -> None:
     }
     say("starting policy and executor")
     run.processes.start("policy", *_ros_arguments(policy))
-    run.processes.start("executor", *_ros_arguments({**_EXECUTOR, "mode": settings.mode}))
+    run.processes.start("executor", *_ros_arguments({**EXECUTOR, "mode": settings.mode}))
 
     def ready() -> bool:
         return any(m.state in (PolicyStatus.READY, PolicyStatus.BUSY) for m in record.policy)

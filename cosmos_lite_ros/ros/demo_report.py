@@ -104,16 +104,20 @@ def plot(record: DemoRecord, summary: dict[str, Any], title: str, out: Path) -> 
     figure.suptitle(title, fontsize=11)
     times = [t for t, _ in ticks]
     positions = np.array([m.commanded_positions for _, m in ticks]).reshape(-1, 7)
+    # No line where no command was sent.
+    gaps = np.flatnonzero(np.diff(times) > 0.3) + 1 if times else np.array([], int)
+    shown = np.insert(np.array(times), gaps, np.nan)
     for joint in range(7):
-        axes[0].plot(times, positions[:, joint], lw=1.2, label=f"joint {joint + 1}")
+        values = np.insert(positions[:, joint], gaps, np.nan)
+        axes[0].plot(shown, values, lw=1.2, label=f"joint {joint + 1}")
     for begin, end in _holds(record):
         axes[0].axvspan(begin - start, end - start, color="tab:orange", alpha=0.12, lw=0)
     for t, _ in chunks:
         axes[0].axvline(t, color="0.8", lw=0.8, zorder=0)
     axes[0].set_ylabel("commanded (rad)")
-    axes[0].legend(ncol=7, fontsize=8, loc="upper center")
+    axes[0].legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     axes[0].set_title(
-        "joint commands at 15 Hz; grey line: a chunk arrived; orange: no row left, holding",
+        "joint commands; grey: a chunk arrived; orange: rows done, coming to rest and waiting",
         fontsize=9,
     )
     arrival = [t for t, _ in chunks]

@@ -78,6 +78,30 @@ def test_golden_request(family: str, tmp_path: Path) -> None:
     assert done.stdout.count("\n") > 32
 
 
+def test_the_table_is_whole_at_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert invoke("act", *_flat(_arguments(tmp_path)), "--steps", 1, "--guidance", 1) == 0
+    chunk = np.load(tmp_path / "chunk.npy", allow_pickle=False)
+    lines = capsys.readouterr().out.splitlines()
+    row = next(line.split() for line in lines if line.split()[:2] == ["31", "2.067"])
+    np.testing.assert_allclose([float(cell) for cell in row[2:]], chunk[31], atol=6e-4)
+
+
+def test_a_missing_extra_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # None in sys.modules is how Python itself marks a package that cannot be imported.
+    monkeypatch.setitem(sys.modules, "rosbags", None)
+    for name in [n for n in sys.modules if n.startswith("cosmos_lite_ros.bags")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert invoke("bag", "info", "nowhere") == 3
+    error = capsys.readouterr().err
+    assert "the extra [bags]" in error
+    assert len(error.strip().splitlines()) == 1
+
+
 def test_options_reach_the_sampler(tmp_path: Path) -> None:
     options = _arguments(tmp_path)
     chunks = {}

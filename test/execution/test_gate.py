@@ -130,6 +130,16 @@ def test_steps_beyond_the_velocity_are_flagged() -> None:
     assert "velocity_scale" in found.reason
 
 
+def test_only_a_dry_run_does_not_judge_the_jumps_of_random_weights() -> None:
+    table = ramp()
+    table[10] += 0.5
+    dry = gate(dry_run=True)
+    assert isinstance(dry.rows(table, 0, HOME, random_weights=True), Passed)
+    assert refused(dry.rows(table, 0, HOME)).flag is GateFlag.SPIKE
+    real = gate(allow_random_weights=True)
+    assert refused(real.rows(table, 0, HOME, random_weights=True)).flag is GateFlag.SPIKE
+
+
 def test_spikes_between_rows_and_from_the_last_command_are_refused() -> None:
     table = ramp()
     table[9, 5] += 0.31

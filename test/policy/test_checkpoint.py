@@ -116,6 +116,7 @@ def test_unknown_family(tiny_checkpoint: Tiny, tmp_path: Path) -> None:
         ("rms_norm_eps", 1e-6),
         ("rope_theta", 5e6),
         ("action_gen", False),
+        ("_class_name", "FooTransformer"),
         ("num_embodiment_domains", 8),
         ("num_hidden_layers", None),
     ],
