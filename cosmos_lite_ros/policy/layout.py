@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,8 +72,11 @@ def rotary_table(
     for axis in (1, 2):
         taken = slice(axis, 3 * sections[axis], 3)
         mixed[:, taken] = angles[axis, :, taken]
-    table = torch.cat([mixed, mixed], dim=-1)
-    return table.cos(), table.sin()
+    # The angle is float32, as the reference's; its cosine is computed in float64 by NumPy. In a
+    # process's first multi-threaded call torch's own (MKL) has been seen to be off by 1.5e-4.
+    wide = mixed.numpy().astype(np.float64)
+    cos, sin = (torch.from_numpy(f(wide).astype(np.float32)) for f in (np.cos, np.sin))
+    return torch.cat([cos, cos], dim=-1), torch.cat([sin, sin], dim=-1)
 
 
 def patchify(video: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ from cosmos_lite_ros.policy.text_weights import (
 )
 
 # Part of a prompt card's name: raise it with every change of this file that changes a bit of K/V.
-TEXT_VERSION = 1
+TEXT_VERSION = 2
 
 _EMBEDDING = "embed_tokens.weight"
 

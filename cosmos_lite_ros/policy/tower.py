@@ -40,6 +40,8 @@ PATCH_CHANNELS = LATENT_CHANNELS * PATCH * PATCH
 # Text tokens that the arena has room for; the released prompts hold 82 to 150.
 MAX_TEXT = 1024
 _ALIGN = 256
+# Rotary tables kept, by text length: 1.6 MB each.
+_MAX_TABLES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +175,7 @@ class GenerationTower:
         self.dtype = dtype
         self.layers = layers
         self.heads = heads
+        self._tables: dict[int, tuple[Tensor, Tensor]] = {}
         self.twice = config.family == "nano"  # how the family's RMSNorm rounds
         # float32 has no backend but torch's own.
         self.attention = attention if dtype != torch.float32 else "default"
@@ -221,10 +224,16 @@ class GenerationTower:
         """A guidance branch for text keys and values [layers, kv_heads, L, head_dim]."""
         c = self.config
         length = int(keys.shape[2])
-        cos, sin = rotary_table(position_ids(length), c.head_dim, c.rope_theta, c.rope_sections)
-        half = c.head_dim // 2
-        cos, sin = (t[length:, :half].contiguous().to(self.device) for t in (cos, sin))
-        return Branch(keys, values, cos, sin)
+        if length not in self._tables:
+            cos, sin = rotary_table(position_ids(length), c.head_dim, c.rope_theta, c.rope_sections)
+            half = c.head_dim // 2
+            while len(self._tables) >= _MAX_TABLES:
+                self._tables.pop(next(iter(self._tables)))
+            self._tables[length] = (
+                cos[length:, :half].contiguous().to(self.device),
+                sin[length:, :half].contiguous().to(self.device),
+            )
+        return Branch(keys, values, *self._tables[length])
 
     def time_embedding(self, timestep: float) -> Tensor:
         """[hidden] in the tower's dtype: 256 sinusoids (cos, then sin), two linears, in float32."""
