@@ -92,10 +92,11 @@ def test_the_table_is_whole_at_80_columns(
 def test_a_missing_extra_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # None in sys.modules is how Python itself marks a package that cannot be imported.
-    monkeypatch.setitem(sys.modules, "rosbags", None)
-    for name in [n for n in sys.modules if n.startswith("cosmos_lite_ros.bags")]:
+    loaded = ("rosbags", "cosmos_lite_ros.bags")
+    for name in [n for n in sys.modules if n.startswith(loaded)]:
         monkeypatch.delitem(sys.modules, name)
+    # None is how Python itself marks a package that cannot be imported.
+    monkeypatch.setitem(sys.modules, "rosbags", None)
     assert invoke("bag", "info", "nowhere") == 3
     error = capsys.readouterr().err
     assert "the extra [bags]" in error
