@@ -284,7 +284,7 @@ class ExecutorNode(ManagedNode):
         found = self.get_publishers_info_by_topic("action_chunk") if self._core else []
         if len(found) < 2:
             return ""
-        names = sorted(_node_name(i.node_namespace, i.node_name) for i in found)
+        names = sorted(qos.node_label(i.node_namespace, i.node_name) for i in found)
         return (
             f"{len(found)} nodes publish action_chunk ({', '.join(names)}), expected one: stop the "
             "others or give them a namespace (one that was killed counts for a few seconds more)"
@@ -311,13 +311,6 @@ class ExecutorNode(ManagedNode):
         statuses.append(status("tick", DiagnosticLevel.OK, "", ticks))
         statuses.append(tell.qos_status(self._qos_problems))
         self._diagnostics.publish(statuses)
-
-
-def _node_name(namespace: str, name: str) -> str:
-    """A publisher's node; one that discovery has not named yet says so."""
-    if "UNKNOWN" in name:
-        return "a node not named yet"
-    return f"{namespace.rstrip('/')}/{name}"
 
 
 def main() -> int:

@@ -38,6 +38,7 @@ from cosmos_lite_ros.bags.writer import BagLabels
 from cosmos_lite_ros.errors import BadInputError, CosmosLiteError, EnvironmentLacksError
 from cosmos_lite_ros.ros.allocator import set_image_allocator
 from cosmos_lite_ros.ros.dds import use_shipped_dds_profile
+from cosmos_lite_ros.ros.qos import node_label
 
 # Fast DDS announces a participant every 3 s. One that is up already is often found at once, but in
 # a range of LOCALHOST only with its next announcement (measured: 0 to 2.7 s).
@@ -179,7 +180,7 @@ class Player(Node):  # type: ignore[misc]
 
     def _publishing_nodes(self, name: str) -> str:
         others = self.get_publishers_info_by_topic(name)
-        return ", ".join(sorted({f"{o.node_namespace.rstrip('/')}/{o.node_name}" for o in others}))
+        return ", ".join(sorted({node_label(o.node_namespace, o.node_name) for o in others}))
 
     def _stop_beside_another(self, name: str) -> None:
         """A cell that comes up while a bag is playing must not be fed with the bag."""

@@ -122,3 +122,10 @@ def publisher_events(topic: str, report: Callable[[str], None]) -> PublisherEven
         )
 
     return PublisherEventCallbacks(incompatible_qos=incompatible)
+
+
+def node_label(namespace: str, name: str) -> str:
+    """A node's full name for people; discovery may not have named it yet."""
+    if "UNKNOWN" in name:
+        return "a node not named yet"
+    return f"{namespace.rstrip('/')}/{name}"
