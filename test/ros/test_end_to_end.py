@@ -45,6 +45,10 @@ EXECUTOR: dict[str, object] = {
     "max_tracking_error_rad": 0.0,
     "request_timeout_s": 30.0,
     "underrun_timeout_s": 10.0,
+    # Two cores play, think and execute; the operator's beat and the joints may be late for a moment
+    # and are not what is tested here.
+    "enable_timeout_s": 3.0,
+    "max_joint_state_age_s": 1.0,
 }
 
 
