@@ -1,0 +1,3 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Precision schemes, quantised matrices, and artifacts: checkpoints quantised ahead of time."""
