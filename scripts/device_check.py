@@ -23,7 +23,7 @@ import torch
 from PIL import Image
 
 from cosmos_lite_ros.contract.observation import Observation
-from cosmos_lite_ros.contract.views import compose_views
+from cosmos_lite_ros.contract.views import arrange_views
 from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine, SamplerSettings
 from cosmos_lite_ros.policy.random_checkpoint import make_random
 from cosmos_lite_ros.policy.trace import Trace
@@ -37,7 +37,7 @@ def golden_row(family: str, dtype: str, arithmetic: Any) -> str:
         keys = ("wrist_png", "exterior_1_png", "exterior_2_png")
         views = [np.asarray(Image.open(io.BytesIO(case[k].tobytes()))) for k in keys]
         observation = Observation(
-            compose_views(*views),
+            arrange_views(*views),
             case["joints"].astype(np.float64),
             float(case["gripper"]),
             str(case["task"]),

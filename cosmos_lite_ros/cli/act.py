@@ -76,7 +76,7 @@ def register(app: typer.Typer) -> None:
 
         from cosmos_lite_ros.cli import values
         from cosmos_lite_ros.contract.observation import Observation, clean_instruction
-        from cosmos_lite_ros.contract.views import compose_views
+        from cosmos_lite_ros.contract.views import arrange_views
         from cosmos_lite_ros.errors import BadInputError
         from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine, SamplerSettings
 
@@ -88,7 +88,7 @@ def register(app: typer.Typer) -> None:
             raise BadInputError(f"--gripper is {gripper}, expected 0 (open) to 1 (closed)")
         if out is not None and (out.suffix != ".npy" or not out.parent.is_dir()):
             raise BadInputError(f"--out {out}: expected FILE.npy in an existing folder")
-        composed = compose_views(
+        image = arrange_views(
             values.read_rgb(wrist),
             values.read_rgb(exterior_1),
             values.read_rgb(exterior_2),
@@ -96,7 +96,7 @@ def register(app: typer.Typer) -> None:
             aspect=values.aspect_of(aspect),
         )
         observation = Observation(
-            composed, values.joints_of(joints), gripper, clean_instruction(instruction)
+            image, values.joints_of(joints), gripper, clean_instruction(instruction)
         )
         settings = EngineSettings(
             checkpoint=checkpoint,

@@ -29,7 +29,7 @@ from cosmos_lite_ros.contract.views import (
     Aspect,
     Compose,
     Resize,
-    compose_views,
+    arrange_views,
     is_wide,
     pillow_resize,
 )
@@ -250,7 +250,7 @@ class ObservationAssembler:
         if frozen is not None:
             return frozen
         try:
-            image = compose_views(
+            image = arrange_views(
                 *(pixels[view] for view in VIEWS),
                 compose=self.settings.compose,
                 aspect=self.settings.aspect,

@@ -6,13 +6,24 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from cosmos_lite_ros.contract.constants import COMPOSED_HEIGHT, COMPOSED_WIDTH, JOINTS
+from cosmos_lite_ros.contract.constants import (
+    CAMERA_HEIGHT,
+    CAMERA_WIDTH,
+    COMPOSED_HEIGHT,
+    COMPOSED_WIDTH,
+    JOINTS,
+    VIEWS,
+)
 from cosmos_lite_ros.errors import BadInputError
 
+# Shapes of an observation's image.
+COMPOSED = (COMPOSED_HEIGHT, COMPOSED_WIDTH, 3)
+STACKED = (len(VIEWS), CAMERA_HEIGHT, CAMERA_WIDTH, 3)
 # Longer texts are refused: the released prompts hold 82 to 150 tokens in all.
 MAX_INSTRUCTION_CHARACTERS = 1000
 
@@ -44,7 +55,10 @@ class Observation:
     """One observation of a DROID cell.
 
     Attributes:
-        image: uint8 [540, 640, 3] RGB, C-contiguous: the three views composed (contract.views).
+        image: uint8 RGB, C-contiguous: the three views composed [540, 640, 3]
+            (``contract.views.compose_views``), or fitted and stacked [3, 360, 640, 3]
+            (``contract.views.arrange_views``), which the engine composes on its device. Both forms
+            of the same pictures are the same observation.
         joint_positions: float64 [7] rad, measured, in the robot type's joint order.
         gripper: measured, 0 open .. 1 closed.
         instruction: clean (see clean_instruction).
@@ -66,11 +80,10 @@ class Observation:
 
     def __post_init__(self) -> None:
         """Check everything that numpy can check."""
-        expected = (COMPOSED_HEIGHT, COMPOSED_WIDTH, 3)
-        if self.image.dtype != np.uint8 or self.image.shape != expected:
+        if self.image.dtype != np.uint8 or self.image.shape not in (COMPOSED, STACKED):
             raise BadInputError(
-                f"the composed image is {self.image.dtype} {self.image.shape}, expected uint8 "
-                f"{expected}: compose the three views with contract.views.compose_views"
+                f"the image is {self.image.dtype} {self.image.shape}, expected uint8 {COMPOSED} "
+                f"or {STACKED}: compose the three views with contract.views.compose_views"
             )
         if self.joint_positions.shape != (JOINTS,):
             raise BadInputError(
@@ -83,9 +96,19 @@ class Observation:
             )
         object.__setattr__(self, "instruction", clean_instruction(self.instruction))
 
+    @cached_property
+    def composed(self) -> npt.NDArray[np.uint8]:
+        """The picture that the network sees, uint8 [540, 640, 3], whichever form ``image`` has."""
+        if self.image.shape == COMPOSED:
+            return self.image
+        # Here, so that reading stamps and texts needs no OpenCV.
+        from cosmos_lite_ros.contract.views import compose_views
+
+        return compose_views(*self.image)
+
     def digest(self) -> str:
         """SHA-256 over all that reaches the network: image, joints, gripper, instruction."""
-        h = hashlib.sha256(np.ascontiguousarray(self.image).tobytes())
+        h = hashlib.sha256(np.ascontiguousarray(self.composed).tobytes())
         h.update(np.asarray(self.joint_positions, np.float64).tobytes())
         h.update(np.float64(self.gripper).tobytes())
         h.update(self.instruction.encode())

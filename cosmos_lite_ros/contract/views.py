@@ -34,6 +34,7 @@ Pixels = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.floating[Any]]
 # resize(image uint8 [h, w, 3], height, width) -> uint8 [height, width, 3]: bilinear, antialiased.
 Resize = Callable[[Pixels, int, int], Pixels]
+_NAMES = ("wrist", "exterior 1", "exterior 2")
 
 
 def pillow_resize(image: Pixels, height: int, width: int) -> Pixels:
@@ -70,11 +71,7 @@ def compose_views(
         ImageError: not uint8 [h, w, 3], or refused for its aspect.
         BadInputError: an unknown ``compose`` or ``aspect``, or a wrong ``out``.
     """
-    if compose not in get_args(Compose) or aspect not in get_args(Aspect):
-        raise BadInputError(
-            f"compose {compose!r} and aspect {aspect!r}: expected one of {get_args(Compose)} and "
-            f"one of {get_args(Aspect)}"
-        )
+    _check_choices(compose, aspect)
     shape = (COMPOSED_HEIGHT, COMPOSED_WIDTH, 3)
     if out is None:
         out = np.empty(shape, np.uint8)
@@ -82,11 +79,7 @@ def compose_views(
         raise BadInputError(f"out is {out.dtype} {out.shape}, expected contiguous uint8 {shape}")
     views = [
         _prepared(image, name, aspect)
-        for name, image in (
-            ("wrist", wrist),
-            ("exterior 1", exterior_1),
-            ("exterior 2", exterior_2),
-        )
+        for image, name in zip((wrist, exterior_1, exterior_2), _NAMES, strict=True)
     ]
     if compose == "client":
         fit_camera(views[0], resize=resize, out=out[:CAMERA_HEIGHT])
@@ -96,6 +89,34 @@ def compose_views(
         return out
     _compose_server(views, out)
     return out
+
+
+def arrange_views(
+    wrist: Pixels,
+    exterior_1: Pixels,
+    exterior_2: Pixels,
+    *,
+    compose: Compose = "client",
+    aspect: Aspect = "pad",
+    resize: Resize = pillow_resize,
+) -> Pixels:
+    """An observation's image: the views stacked for composition on the engine's device.
+
+    Arguments and errors as ``compose_views``.
+
+    Returns:
+        uint8 [3, 360, 640, 3] RGB; where ``server`` has to compose at another size than 360x640,
+        uint8 [540, 640, 3], composed.
+    """
+    views = (wrist, exterior_1, exterior_2)
+    fits = all(view.shape[:2] == (CAMERA_HEIGHT, CAMERA_WIDTH) for view in views)
+    if compose != "client" and not fits:
+        return compose_views(*views, compose=compose, aspect=aspect, resize=resize)
+    _check_choices(compose, aspect)
+    stacked = np.empty((len(views), CAMERA_HEIGHT, CAMERA_WIDTH, 3), np.uint8)
+    for image, name, out in zip(views, _NAMES, stacked, strict=True):
+        fit_camera(_prepared(image, name, aspect), resize=resize, out=out)
+    return stacked
 
 
 def fit_camera(
@@ -234,6 +255,14 @@ def _halved(image: Pixels) -> Pixels:
     )
     mean >>= 2
     return mean.astype(np.uint8)
+
+
+def _check_choices(compose: str, aspect: str) -> None:
+    if compose not in get_args(Compose) or aspect not in get_args(Aspect):
+        raise BadInputError(
+            f"compose {compose!r} and aspect {aspect!r}: expected one of {get_args(Compose)} and "
+            f"one of {get_args(Aspect)}"
+        )
 
 
 def _prepared(image: Pixels, name: str, aspect: Aspect) -> Pixels:

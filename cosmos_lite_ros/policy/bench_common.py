@@ -28,7 +28,7 @@ from cosmos_lite_ros.contract.bench_observe import machine as cpu_name
 from cosmos_lite_ros.contract.constants import CAMERA_HEIGHT, CAMERA_WIDTH, JOINTS
 from cosmos_lite_ros.contract.observation import Observation
 from cosmos_lite_ros.contract.prompt import Family, build_prompt
-from cosmos_lite_ros.contract.views import compose_views
+from cosmos_lite_ros.contract.views import arrange_views
 from cosmos_lite_ros.errors import BadInputError, CosmosLiteError
 from cosmos_lite_ros.policy import tiny
 from cosmos_lite_ros.policy.checkpoint import inspect
@@ -196,9 +196,10 @@ class Views:
     gripper: float
 
     def observation(self, instruction: str) -> Observation:
-        """Composed as a node composes it."""
-        composed = compose_views(*self.images)
-        return Observation(composed, self.joint_positions, self.gripper, instruction)
+        """Arranged as a node arranges it; the engine composes."""
+        return Observation(
+            arrange_views(*self.images), self.joint_positions, self.gripper, instruction
+        )
 
 
 class Requests:

@@ -232,7 +232,7 @@ def bench_reference(
         note("action_std_of_reference", float(wanted.std()))
         note("pruned_against_whole_max", float(np.abs(answer - whole).max()))
         if traced.latent_frame0 is not None:
-            latent = reference.encoder.encode(pad_canvas(observation.image)).cpu().numpy()
+            latent = reference.encoder.encode(pad_canvas(observation.composed)).cpu().numpy()
             note("latent_relative_l2", _l2(traced.latent_frame0 - latent) / _l2(latent))
     observation = made.new().observation(instruction)
     device = reference.network.device

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosmos_lite_ros.contract.prompt import state_row
-from cosmos_lite_ros.contract.views import compose_views
+from cosmos_lite_ros.contract.views import arrange_views
 from cosmos_lite_ros.errors import BadInputError
 from cosmos_lite_ros.policy.bench_common import (
     NEW_INSTRUCTION,
@@ -251,7 +251,7 @@ class _Run:
                 synchronize(device)
                 marks.append(time.perf_counter())
 
-            image = compose_views(*views.images)
+            image = arrange_views(*views.images)
             mark()
             seed = (engine.settings.seed + engine._requests) % 2**32
             engine._requests += 1

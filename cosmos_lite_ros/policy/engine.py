@@ -16,8 +16,8 @@ import torch
 
 from cosmos_lite_ros import __version__
 from cosmos_lite_ros.contract.chunk import ActionChunk
-from cosmos_lite_ros.contract.constants import COMPOSED_HEIGHT, COMPOSED_WIDTH, JOINTS
-from cosmos_lite_ros.contract.observation import Observation
+from cosmos_lite_ros.contract.constants import JOINTS
+from cosmos_lite_ros.contract.observation import STACKED, Observation
 from cosmos_lite_ros.contract.prompt import build_prompt, state_row
 from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
 from cosmos_lite_ros.policy.cards import CardFolder
@@ -212,8 +212,8 @@ class PolicyEngine:
 
         Leaves nothing behind: the text cache and its counters start anew.
         """
-        composed = np.full((COMPOSED_HEIGHT, COMPOSED_WIDTH, 3), 127, np.uint8)
-        observation = Observation(composed, np.zeros(JOINTS), 0.0, "warm up")
+        grey = np.full(STACKED, 127, np.uint8)
+        observation = Observation(grey, np.zeros(JOINTS), 0.0, "warm up")
 
         def run() -> None:
             # Twice: the first runs every kernel and captures, the second replays the graphs.

@@ -68,7 +68,7 @@ class ReferencePolicy:
         prompt = build_prompt(observation.instruction, self._family, self._format)
         text = self.network.text_cache(self._tokenizer.encode(prompt))
         uncond = self.network.text_cache(self._tokenizer.encode(""))
-        latent = self.encoder.encode(pad_canvas(observation.image))
+        latent = self.encoder.encode(pad_canvas(observation.composed))
         state = state_row(observation.joint_positions, observation.gripper)
         device = self.network.device
         video, action = (torch.from_numpy(n).to(device) for n in draw_noise(seed))

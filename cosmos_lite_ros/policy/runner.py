@@ -20,7 +20,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cosmos_lite_ros.contract.constants import ACTION_WIDTH, COMPOSED_HEIGHT, COMPOSED_WIDTH
+from cosmos_lite_ros.contract.constants import ACTION_WIDTH, CAMERA_HEIGHT, CAMERA_WIDTH
+from cosmos_lite_ros.contract.observation import COMPOSED, STACKED
 from cosmos_lite_ros.policy.encoder import ImageEncoder2d
 from cosmos_lite_ros.policy.layout import (
     ACTION_CHANNELS,
@@ -108,10 +109,14 @@ class Runner:
         self.uses_graphs = graphs and tower.device.type == "cuda"
         device = tower.device
         pinned = device.type == "cuda"
-        image_shape = (COMPOSED_HEIGHT, COMPOSED_WIDTH, 3)
-        self._host_image = torch.empty(image_shape, dtype=torch.uint8, pin_memory=pinned)
+        # One of each form that an observation's image may have.
+        self._host_images = {
+            shape: torch.empty(shape, dtype=torch.uint8, pin_memory=pinned)
+            for shape in (COMPOSED, STACKED)
+        }
+        self._views = torch.zeros(STACKED, dtype=torch.uint8, device=device)
         self._host_state = torch.empty(ACTION_WIDTH, dtype=torch.float32, pin_memory=pinned)
-        self._image = torch.zeros(image_shape, dtype=torch.uint8, device=device)
+        self._image = torch.zeros(COMPOSED, dtype=torch.uint8, device=device)
         self._state = torch.zeros(ACTION_WIDTH, dtype=torch.float32, device=device)
         self._noise_vision = torch.zeros(VISION_TOKENS, PATCH_CHANNELS, device=device)
         self._noise_rows = torch.zeros(ACTION_TOKENS, ACTION_CHANNELS, device=device)
@@ -134,10 +139,15 @@ class Runner:
         self._noise_rows.copy_(rows, non_blocking=True)
 
     def set_inputs(self, image: npt.NDArray[np.uint8], state: npt.NDArray[np.float32]) -> None:
-        """The composed image uint8 [540, 640, 3] and the state row float32 [8]."""
-        self._host_image.copy_(torch.from_numpy(image))
+        """An observation's image, uint8 composed or stacked, and the state row float32 [8]."""
+        host = self._host_images[image.shape]
+        np.copyto(host.numpy(), image)
         self._host_state.copy_(torch.from_numpy(state))
-        self._image.copy_(self._host_image, non_blocking=True)
+        if image.shape == STACKED:
+            self._views.copy_(host, non_blocking=True)
+            compose(self._views, self._image)
+        else:
+            self._image.copy_(host, non_blocking=True)
         self._state.copy_(self._host_state, non_blocking=True)
 
     def encode(self) -> None:
@@ -307,6 +317,20 @@ class Runner:
             work()
         self.captures += 1
         return graph
+
+
+def compose(views: Tensor, out: Tensor) -> None:
+    """``contract.views.compose_views`` of pictures that fit, on any device, bit for bit.
+
+    Args:
+        views: uint8 [3, 360, 640, 3], wrist first.
+        out: uint8 [540, 640, 3].
+    """
+    height, width = CAMERA_HEIGHT // 2, CAMERA_WIDTH // 2
+    out[:CAMERA_HEIGHT].copy_(views[0])
+    blocks = views[1:].view(2, height, 2, width, 2, 3)
+    halved = blocks.sum((2, 4), dtype=torch.int32) >> 2
+    out[CAMERA_HEIGHT:].view(height, 2, width, 3).copy_(halved.permute(1, 0, 2, 3))
 
 
 def _patchify_frame(latent: Tensor) -> Tensor:

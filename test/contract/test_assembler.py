@@ -70,7 +70,7 @@ def test_an_observation_holds_what_was_sent() -> None:
         target.push_image(view, message, T0)
     observation = target.assemble("  wipe the table ", T0 + 20 * MS)
     assert isinstance(observation, Observation)
-    np.testing.assert_array_equal(observation.image, compose_views(*pictures))
+    np.testing.assert_array_equal(observation.composed, compose_views(*pictures))
     assert observation.joint_positions.tolist() == list(Q)
     assert observation.gripper == pytest.approx(0.25)
     assert observation.instruction == "wipe the table"
@@ -218,7 +218,7 @@ def test_compressed_images_go_the_same_way() -> None:
     feed(target)
     for view, picture in zip(VIEWS, pictures, strict=True):
         target.push_compressed(view, compressed(file_bytes(picture, "PNG"), "png", T0), T0)
-    np.testing.assert_array_equal(observed(target).image, compose_views(*pictures))
+    np.testing.assert_array_equal(observed(target).composed, compose_views(*pictures))
 
 
 def test_a_truncated_jpeg_is_a_dropped_frame_counted_once() -> None:
@@ -384,7 +384,7 @@ def test_the_received_rate_is_measured() -> None:
 def test_the_conversion_can_be_another_one() -> None:
     target = assembler(decode_image=lambda message: np.full((360, 640, 3), 8, np.uint8))
     feed(target)
-    assert set(observed(target).image.ravel()) == {8}
+    assert set(observed(target).composed.ravel()) == {8}
 
 
 def test_pushing_and_assembling_in_two_threads() -> None:

@@ -20,7 +20,7 @@ from PIL import Image
 from cosmos_lite_ros.contract.chunk import ActionChunk
 from cosmos_lite_ros.contract.observation import Observation
 from cosmos_lite_ros.contract.prompt import build_prompt
-from cosmos_lite_ros.contract.views import compose_views, pad_canvas
+from cosmos_lite_ros.contract.views import arrange_views, pad_canvas
 from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine, SamplerSettings
 from cosmos_lite_ros.policy.layout import position_ids
 from cosmos_lite_ros.policy.sampler import sigmas
@@ -58,7 +58,7 @@ def images_of(case: dict[str, Any]) -> list[np.ndarray]:
 def observation_of(case: dict[str, Any]) -> Observation:
     """The case's request."""
     return Observation(
-        compose_views(*images_of(case)),
+        arrange_views(*images_of(case)),
         case["joints"].astype(np.float64),
         float(case["gripper"]),
         str(case["task"]),
@@ -106,7 +106,7 @@ def _worst(found: Any, expected: Any) -> float:
 def test_strings_ids_hashes_timesteps_exactly(answer: Answer) -> None:
     case = answer.case
     family = str(case["family"])
-    image = answer.observation.image
+    image = answer.observation.composed
     assert build_prompt(str(case["task"]), family) == str(case["prompt"])
     assert answer.trace.token_ids == case["token_ids"].tolist()
     assert answer.trace.uncond_token_ids == case["uncond_token_ids"].tolist()
