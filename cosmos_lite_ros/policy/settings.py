@@ -14,6 +14,7 @@ from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
 from cosmos_lite_ros.policy.sampler import SamplerSettings
 from cosmos_lite_ros.policy.text_weights import RESIDENCIES, Residency
 from cosmos_lite_ros.policy.tower import ATTENTION
+from cosmos_lite_ros.quantize.schemes import SCHEME_NAMES
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SCHEMES = {"float32": "float32", "bfloat16": "bf16"}
@@ -28,7 +29,12 @@ class EngineSettings:
         revision: commit of a Hugging Face id, 40 hexadecimal digits.
         profile: name that chunks carry as provenance.
         device: ``cpu``, ``cuda`` or ``cuda:N``.
-        dtype: ``float32`` (the reference for tests) or ``bfloat16``.
+        dtype: ``float32`` (the reference for tests) or ``bfloat16``: of all that no scheme touches.
+        scheme: of the generation tower's matrices, one of quantize.schemes; empty: by ``dtype``.
+        accumulate: with ``fp8`` on the GPU, ``fast`` lets the matrix units keep fewer bits of the
+            sums; ``accurate`` does not.
+        fallback: what happens where a kernel does not pass its self-test: ``refuse`` loads nothing,
+            ``bf16`` runs in bfloat16 and says so.
         action_arithmetic: in bfloat16, ``float32`` runs action head, guidance and update of the
             action block in float32 from the state that the network saw; ``server`` rounds as the
             reference server does, which adds about 9 mrad rms of noise to the commands.
@@ -51,6 +57,9 @@ class EngineSettings:
     profile: str = "tiny"
     device: str = "cpu"
     dtype: str = "float32"
+    scheme: str = ""
+    accumulate: Literal["fast", "accurate"] = "accurate"
+    fallback: Literal["refuse", "bf16"] = "refuse"
     action_arithmetic: Literal["float32", "server"] = "float32"
     prompt_format: PromptFormat = "auto"
     sampler: SamplerSettings = field(default_factory=SamplerSettings)
@@ -64,11 +73,19 @@ class EngineSettings:
     vae_offload: Literal["none", "cpu"] = "none"
     threads: int | None = None
 
+    @property
+    def effective_scheme(self) -> str:
+        """The scheme's name; ``float32`` where the dtype is and no scheme is given."""
+        return self.scheme or SCHEMES[self.dtype]
+
 
 def check_settings(settings: EngineSettings) -> None:
     """Refuse settings that no engine has."""
     allowed: dict[str, tuple[str, ...]] = {
         "dtype": tuple(DTYPES),
+        "scheme": ("", *SCHEME_NAMES),
+        "accumulate": ("fast", "accurate"),
+        "fallback": ("refuse", "bf16"),
         "action_arithmetic": ("float32", "server"),
         "prompt_format": ("auto", "json", "plain"),
         "seed_mode": ("fixed", "advance"),
@@ -80,6 +97,10 @@ def check_settings(settings: EngineSettings) -> None:
         value = getattr(settings, name)
         if value not in values:
             raise BadInputError(f"{name} is {value!r}, expected one of {', '.join(values)}")
+    if settings.scheme == "bf16" and settings.dtype != "bfloat16":
+        raise BadInputError(
+            f"scheme is 'bf16' and dtype {settings.dtype!r}, expected 'bfloat16': leave one out"
+        )
 
 
 def device_of(name: str) -> torch.device:
