@@ -40,6 +40,8 @@ class Trajectory:
 
     positions: Floats
     velocities: Floats
+    # The state it was planned from, where its first segment begins.
+    start: MotionState | None = None
 
     def state_after(self, periods: int) -> MotionState:
         """Where the receiver is that many (>= 1) periods after it got the trajectory."""
@@ -60,25 +62,25 @@ def follow(
 
     ``velocity`` replaces the general velocity limits, rad/s [joints].
     """
-    points = len(reference.positions)
+    points, start = len(reference.positions), state
     states = []
     for i in range(points):
         target = MotionState(reference.positions[i], reference.velocities[i])
         state = limiter.step(state, target, points - 1 - i, velocity)
         states.append(state)
-    return _trajectory(states)
+    return _trajectory(start, states)
 
 
 def brake(limiter: Limiter, state: MotionState, points: int) -> Trajectory:
     """Slow down to rest, then stay. ``state`` must be able to stop within ``points`` periods."""
-    states = []
+    start, states = state, []
     for _ in range(points):
         state = limiter.brake(state)
         states.append(state)
-    return _trajectory(states)
+    return _trajectory(start, states)
 
 
-def _trajectory(states: list[MotionState]) -> Trajectory:
+def _trajectory(start: MotionState, states: list[MotionState]) -> Trajectory:
     return Trajectory(
-        np.array([s.position for s in states]), np.array([s.velocity for s in states])
+        np.array([s.position for s in states]), np.array([s.velocity for s in states]), start
     )
