@@ -20,6 +20,8 @@ from cosmos_lite_ros.contract.constants import JOINTS
 from cosmos_lite_ros.contract.observation import STACKED, Observation
 from cosmos_lite_ros.contract.prompt import build_prompt, state_row
 from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
+from cosmos_lite_ros.policy.arithmetic import Arithmetic, choose
+from cosmos_lite_ros.policy.attention import attention_backend
 from cosmos_lite_ros.policy.cards import CardFolder
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, inspect
 from cosmos_lite_ros.policy.encoder import ImageEncoder2d
@@ -29,7 +31,6 @@ from cosmos_lite_ros.policy.runner import Runner, TextSlot
 from cosmos_lite_ros.policy.sampler import SamplerSettings
 from cosmos_lite_ros.policy.settings import (
     DTYPES,
-    SCHEMES,
     EngineSettings,
     check_settings,
     device_of,
@@ -38,7 +39,7 @@ from cosmos_lite_ros.policy.strict import check_tensors
 from cosmos_lite_ros.policy.text_cache import TextStore
 from cosmos_lite_ros.policy.text_tower import TextTower
 from cosmos_lite_ros.policy.tokenizer import PromptTokenizer
-from cosmos_lite_ros.policy.tower import MAX_TEXT, GenerationTower, attention_backend
+from cosmos_lite_ros.policy.tower import MAX_TEXT, GenerationTower
 from cosmos_lite_ros.policy.trace import Trace
 from cosmos_lite_ros.policy.worker import Worker
 
@@ -65,6 +66,7 @@ class PolicyEngine:
         tower: TextTower,
         tokenizer: PromptTokenizer,
         worker: Worker,
+        arithmetic: Arithmetic,
     ):
         """Use ``load``."""
         self.settings = settings
@@ -73,6 +75,7 @@ class PolicyEngine:
         self._tower = tower
         self._tokenizer = tokenizer
         self._worker = worker
+        self._arithmetic = arithmetic
         dtype = DTYPES[settings.dtype]
         self._pin = runner.tower.device.type == "cuda"
         cards = CardFolder(Path(settings.cards), info, dtype) if settings.cards else None
@@ -106,8 +109,9 @@ class PolicyEngine:
         info = inspect(settings.checkpoint, settings.revision)
         worker = Worker("policy-engine")
 
-        def load() -> tuple[Runner, TextTower, PromptTokenizer]:
+        def load() -> tuple[Runner, TextTower, PromptTokenizer, Arithmetic]:
             check_tensors(info)
+            arithmetic = choose(settings, info, device)
             resident = settings.text_residency == "gpu"
             check_memory(info, device, dtype, text_on_gpu=resident)
             tokenizer = PromptTokenizer(
@@ -118,7 +122,9 @@ class PolicyEngine:
             tower = GenerationTower.load(
                 info,
                 **place,
+                linears=arithmetic.linears,
                 attention=settings.attention,
+                batch=arithmetic.batch,
                 min_arena_bytes=encoder.nbytes if settings.vae_offload == "cpu" else 0,
                 progress=_part(progress, 0.1, 0.8),
             )
@@ -139,11 +145,11 @@ class PolicyEngine:
                 scratch=(lambda _: tower.arena.block) if device.type == "cuda" else None,
                 progress=_part(progress, 0.8, 1.0),
             )
-            return runner, text, tokenizer
+            return runner, text, tokenizer, arithmetic
 
         try:
-            runner, text, tokenizer = worker.submit(load).result()
-            return cls(settings, info, runner, text, tokenizer, worker)
+            runner, text, tokenizer, arithmetic = worker.submit(load).result()
+            return cls(settings, info, runner, text, tokenizer, worker, arithmetic)
         except ImportError as error:
             worker.close()
             raise EnvironmentLacksError(
@@ -168,7 +174,7 @@ class PolicyEngine:
             "attention": attention_backend(self._runner.tower.device, self.settings.attention),
             "graphs": self._runner.uses_graphs,
             "family": self.info.config.family,
-            "scheme": SCHEMES[self.settings.dtype],
+            **self._arithmetic.effective,
             "random_weights": self.random_weights,
             "checkpoint_folder": str(self.info.folder),
             "torch": torch.__version__,
@@ -398,7 +404,7 @@ class PolicyEngine:
             guidance=sampler.guidance,
             guidance_interval=sampler.guidance_interval,
             profile=self.settings.profile,
-            scheme=SCHEMES[self.settings.dtype],
+            scheme=self._arithmetic.scheme,
             checkpoint=self.settings.checkpoint,
             revision=self.settings.revision,
             random_weights=self.random_weights,

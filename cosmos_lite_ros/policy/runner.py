@@ -272,12 +272,20 @@ class Runner:
             video = key.preview or i + 1 < len(steps)
             time = self._times[step.timestep]
             seen = vision.to(low), rows.to(low)
-            moved, acted = tower.forward(*seen, time, text, video=video, head_dtype=head)
-            un_acted = None
-            if uncond is not None and sampler.guided(step.timestep):
-                un_moved, un_acted = tower.forward(
-                    *seen, time, uncond, video=video, head_dtype=head
+            guided_step = uncond is not None and sampler.guided(step.timestep)
+            wanted = (text, uncond) if uncond is not None and guided_step else (text,)
+            # Both branches at once, or one after the other.
+            found = [
+                velocities
+                for j in range(0, len(wanted), tower.batch)
+                for velocities in tower.forward(
+                    *seen, time, *wanted[j : j + tower.batch], video=video, head_dtype=head
                 )
+            ]
+            moved, acted = found[0]
+            un_acted = None
+            if guided_step:
+                un_moved, un_acted = found[1]
                 guided = guide(un_acted, acted, sampler.guidance)
                 if moved is not None and un_moved is not None:
                     moved = guide(un_moved, moved, sampler.guidance)

@@ -11,9 +11,9 @@ import torch
 
 from cosmos_lite_ros.contract.prompt import PromptFormat
 from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
+from cosmos_lite_ros.policy.attention import ATTENTION
 from cosmos_lite_ros.policy.sampler import SamplerSettings
 from cosmos_lite_ros.policy.text_weights import RESIDENCIES, Residency
-from cosmos_lite_ros.policy.tower import ATTENTION
 from cosmos_lite_ros.quantize.schemes import SCHEME_NAMES
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -46,6 +46,8 @@ class EngineSettings:
             ``mmap`` (in the files), ``none`` (prompt cards only). On a CPU the first two are one.
         cards: folder of prompt cards that are read before the tower runs; empty: none.
         attention: SDPA backend: ``auto`` or one of tower.ATTENTION.
+        branches_per_pass: guidance branches that go through the tower together, 1 or 2; 0 takes
+            what is faster: 2 where activations are quantised on a GPU, else 1.
         graphs: on CUDA, replay captured graphs; False runs the same kernels one by one.
         vae_offload: ``cpu`` keeps encoder and decoder weights in host memory and copies them for
             each use: bit-identical, it saves memory and not time.
@@ -69,6 +71,7 @@ class EngineSettings:
     text_residency: Residency = "pinned"
     cards: str = ""
     attention: str = "auto"
+    branches_per_pass: int = 0
     graphs: bool = True
     vae_offload: Literal["none", "cpu"] = "none"
     threads: int | None = None
@@ -97,6 +100,10 @@ def check_settings(settings: EngineSettings) -> None:
         value = getattr(settings, name)
         if value not in values:
             raise BadInputError(f"{name} is {value!r}, expected one of {', '.join(values)}")
+    if settings.branches_per_pass not in (0, 1, 2):
+        raise BadInputError(
+            f"branches_per_pass is {settings.branches_per_pass!r}, expected 1, 2 or 0 (automatic)"
+        )
     if settings.scheme == "bf16" and settings.dtype != "bfloat16":
         raise BadInputError(
             f"scheme is 'bf16' and dtype {settings.dtype!r}, expected 'bfloat16': leave one out"

@@ -22,17 +22,17 @@ from cosmos_lite_ros.policy.layout import (
     VISION_TOKENS,
     unpatchify,
 )
+from cosmos_lite_ros.policy.linears import Rows
 from cosmos_lite_ros.policy.network import PolicyNetwork
 from cosmos_lite_ros.policy.tower import (
     MAX_TEXT,
     PATCH_CHANNELS,
     Branch,
     GenerationTower,
-    Layer,
-    _Builder,
     arena_bytes,
     patch_mask,
 )
+from cosmos_lite_ros.policy.tower_weights import Builder, Layer
 
 from ..conftest import GOLDEN
 
@@ -85,7 +85,7 @@ def one_layer(tower: GenerationTower) -> GenerationTower:
 @torch.inference_mode()
 def run(tower: GenerationTower, branch: Branch, *, video: bool = True) -> tuple[Tensor, Tensor]:
     time = tower.time_embedding(TIMESTEP)
-    moved, velocity = tower.forward(*make_inputs(tower.dtype), time, branch, video=video)
+    ((moved, velocity),) = tower.forward(*make_inputs(tower.dtype), time, branch, video=video)
     return (torch.empty(0) if moved is None else moved), velocity
 
 
@@ -161,14 +161,14 @@ def test_folded_queries_equal_plain_grouped_attention(family: str) -> None:
     branch = make_branch(tower, 19)
     h = torch.randn(GENERATION_TOKENS, tower.config.hidden, generator=torch.manual_seed(1))
     tower.arena.reset()
-    found = tower._attend(tower.layers[1], h, branch, 1, 0).clone()
+    found = tower._attend(tower.layers[1], Rows(h), (branch,), 1, 0).data.clone()
     expected = plain_attention(tower, h, branch, 1)
     assert worst(found, expected) < 1e-5
     # Query heads of another key head would be far away.
     swapped = expected.view(-1, 2, 2, tower.config.head_dim).transpose(1, 2).reshape(found.shape)
     assert worst(found, swapped) > 1e-2
     tower.arena.reset()
-    actions = tower._attend(tower.layers[1], h, branch, 1, VISION_TOKENS)
+    actions = tower._attend(tower.layers[1], Rows(h), (branch,), 1, VISION_TOKENS).data
     assert worst(actions, expected[VISION_TOKENS:]) < 1e-5
 
 
@@ -245,7 +245,7 @@ def test_time_embedding_equals_the_reference_network(family: str) -> None:
 def test_tensors_may_come_in_any_order(family: str) -> None:
     info = inspect(str(GOLDEN / family / "checkpoint"))
     tower = load_tower(family)
-    builder = _Builder(info.config, CPU, torch.float32)
+    builder = Builder(info.config, CPU, torch.float32)
     for name, tensor in reversed(list(read_tensors(info.transformer_files))):
         builder.put(name, tensor)
     layers, heads = builder.finish()
@@ -264,3 +264,25 @@ def test_patch_mask_names_the_padded_latent_row() -> None:
     assert inside.shape == (1, 48, 1, 33, 40)
     assert bool((inside == 1).all())
     assert int(patch_mask(CPU).sum()) == 48 * 33 * 40
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("video", [True, False], ids=["video", "pruned"])
+@torch.inference_mode()
+def test_both_branches_in_one_pass_equal_one_after_the_other(family: str, video: bool) -> None:
+    alone = load_tower(family)
+    both = GenerationTower(alone.config, alone.layers, alone.heads, CPU, alone.dtype, batch=2)
+    branches = make_branch(alone, 33, seed=1), make_branch(alone, 12, seed=2)
+    time, inputs = alone.time_embedding(TIMESTEP), make_inputs()
+    found = both.forward(*inputs, time, *branches, video=video)
+    assert len(found) == 2
+    for branch, (moved, velocity) in zip(branches, found, strict=True):
+        ((other_moved, other_velocity),) = alone.forward(*inputs, time, branch, video=video)
+        assert worst(velocity, other_velocity) < 1e-5
+        if moved is None or other_moved is None:
+            assert moved is None
+            assert other_moved is None
+            assert not video
+        else:
+            assert worst(moved, other_moved) < 1e-5
+    assert worst(found[0][1], found[1][1]) > 1e-3
