@@ -9,88 +9,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from cosmos_lite_ros.contract.constants import CHUNK_ROWS
+from cosmos_lite_ros.contract.constants import CHUNK_ROWS, JOINTS, RATE_HZ
+from cosmos_lite_ros.contract.robots import RobotType, robot_type
 from cosmos_lite_ros.errors import BadInputError
+from cosmos_lite_ros.execution.settings_groups import (
+    CheckPolicies,
+    CheckPolicy,
+    GripperSettings,
+    JointLimits,
+    StrictPolicy,
+    about,
+    check_fields,
+)
 
-CheckPolicy = Literal["clamp", "reject_chunk", "stop"]
-# What cannot be made right cannot be clamped.
-StrictPolicy = Literal["reject_chunk", "stop"]
+__all__ = [
+    "CheckPolicies",
+    "CheckPolicy",
+    "ExecutorSettings",
+    "GripperSettings",
+    "JointLimits",
+    "StrictPolicy",
+    "UnavailableError",
+]
 
 _SMALL = 1e-6
 
 
 class UnavailableError(BadInputError):
     """A setting that exists but that this version cannot serve."""
-
-
-def _about(
-    description: str, unit: str = "", range: tuple[float, float] | None = None
-) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"description": description}
-    if unit:
-        metadata["unit"] = unit
-    if range is not None:
-        metadata["range"] = range
-    return metadata
-
-
-@dataclass(frozen=True)
-class CheckPolicies:
-    """What the gate does when a check fails."""
-
-    finite: StrictPolicy = field(
-        default="reject_chunk", metadata=_about("a chunk holds NaN or an infinity")
-    )
-    shape: StrictPolicy = field(
-        default="reject_chunk", metadata=_about("a chunk has a wrong number of rows or columns")
-    )
-    joint_names: StrictPolicy = field(
-        default="reject_chunk", metadata=_about("a chunk names other joints than the robot type")
-    )
-    position: CheckPolicy = field(
-        default="clamp", metadata=_about("a row lies outside the robot's position limits")
-    )
-    step: CheckPolicy = field(
-        default="clamp",
-        metadata=_about(
-            "two rows are further apart than velocity_scale times the data sheet allows"
-        ),
-    )
-    spike: CheckPolicy = field(
-        default="reject_chunk",
-        metadata=_about("two rows, or the first row and the last command, differ by max_spike_rad"),
-    )
-
-
-@dataclass(frozen=True)
-class GripperSettings:
-    """How raw gripper rows (0 open .. 1 closed) become commands."""
-
-    output: Literal["topic", "action"] = field(
-        default="topic",
-        metadata=_about(
-            "topic: std_msgs/Float64 on gripper_command; action: not available in this version"
-        ),
-    )
-    close_above: float = field(
-        default=0.6, metadata=_about("closes when the row is above this", "0..1", (0.0, 1.0))
-    )
-    open_below: float = field(
-        default=0.4, metadata=_about("opens when the row is below this", "0..1", (0.0, 1.0))
-    )
-    min_dwell_s: float = field(
-        default=0.5, metadata=_about("shortest time between two changes", "s", (0.0, 60.0))
-    )
-
-    def __post_init__(self) -> None:
-        """Refuse thresholds without hysteresis."""
-        if not self.open_below < self.close_above:
-            raise BadInputError(
-                f"gripper.open_below is {self.open_below:g} and gripper.close_above is "
-                f"{self.close_above:g}, expected open_below < close_above"
-            )
 
 
 @dataclass(frozen=True)
@@ -102,28 +50,29 @@ class ExecutorSettings:
     """
 
     robot: Literal["panda", "fr3"] = field(
-        default="panda", metadata=_about("robot type: joint names and limits")
+        default="panda", metadata=about("robot type: joint names and limits")
     )
     mode: Literal["sync", "async", "average", "prefix"] = field(
         default="sync",
-        metadata=_about(
+        metadata=about(
             "sync: execute horizon rows, hold while the policy thinks; async: refill early, newest "
-            "chunk wins; average and prefix: not available in this version",
+            "chunk wins; average: as async, 0.3 old + 0.7 new where chunks overlap; prefix: not "
+            "available in this version",
         ),
     )
     horizon: int = field(
         default=CHUNK_ROWS,
-        metadata=_about("rows of each chunk that may be executed", "rows", (1, CHUNK_ROWS)),
+        metadata=about("rows of each chunk that may be executed", "rows", (1, CHUNK_ROWS)),
     )
     blend_rows: int = field(
         default=4,
-        metadata=_about(
-            "rows over which joints cross-fade to a new chunk (async)", "rows", (0, 16)
+        metadata=about(
+            "rows over which joints cross-fade to a new chunk (async, average)", "rows", (0, 16)
         ),
     )
     refill_margin_rows: int = field(
         default=3,
-        metadata=_about(
+        metadata=about(
             "rows beyond the measured latency that remain when a refill is asked for",
             "rows",
             (0, 31),
@@ -131,13 +80,13 @@ class ExecutorSettings:
     )
     request_timeout_s: float = field(
         default=4.0,
-        metadata=_about(
+        metadata=about(
             "a request without an answer is given up and repeated after this", "s", (0.1, 600.0)
         ),
     )
     max_consecutive_errors: int = field(
         default=5,
-        metadata=_about(
+        metadata=about(
             "chunks rejected or requests unanswered in a row before the executor stops",
             "",
             (1, 1000),
@@ -145,34 +94,34 @@ class ExecutorSettings:
     )
     underrun_timeout_s: float = field(
         default=5.0,
-        metadata=_about(
-            "time without a row, holding, before the executor stops", "s", (0.1, 600.0)
-        ),
+        metadata=about("time without a row, holding, before the executor stops", "s", (0.1, 600.0)),
     )
     start_tolerance_rad: float = field(
         default=0.05,
-        metadata=_about(
+        metadata=about(
             "largest distance of the first command from the measured joints",
             "rad",
             (0.0, math.inf),
         ),
     )
     start_policy: Literal["ramp", "refuse"] = field(
-        default="ramp", metadata=_about("beyond start_tolerance_rad: move there slowly, or stop")
+        default="ramp", metadata=about("beyond start_tolerance_rad: move there slowly, or stop")
     )
     start_velocity_scale: float = field(
         default=0.1,
-        metadata=_about("speed of that ramp, as a share of the data sheet's", "", (0.001, 1.0)),
+        metadata=about(
+            "speed of that ramp and of ~/home, as a share of the data sheet's", "", (0.001, 1.0)
+        ),
     )
     instruction_policy: Literal["flush", "drain"] = field(
         default="flush",
-        metadata=_about(
+        metadata=about(
             "a new instruction: slow down and ask anew, or finish the running chunk first"
         ),
     )
     max_tracking_error_rad: float = field(
         default=0.15,
-        metadata=_about(
+        metadata=about(
             "largest distance between commanded and measured joints while commands go out; 0 or "
             "inf switches the check off; it never stops a dry run, which no robot follows",
             "rad",
@@ -180,48 +129,113 @@ class ExecutorSettings:
         ),
     )
     max_joint_state_age_s: float = field(
-        default=0.2, metadata=_about("oldest usable joint state", "s", (0.01, 60.0))
+        default=0.2, metadata=about("oldest usable joint state", "s", (0.01, 60.0))
     )
-    require_enable: bool = field(default=True, metadata=_about("motion needs the enable heartbeat"))
+    require_enable: bool = field(default=True, metadata=about("motion needs the enable heartbeat"))
     enable_timeout_s: float = field(
-        default=0.5, metadata=_about("silence of enable that counts as released", "s", (0.05, 10.0))
+        default=0.5, metadata=about("silence of enable that counts as released", "s", (0.05, 10.0))
+    )
+    robot_ready_timeout_s: float = field(
+        default=0.5,
+        metadata=about(
+            "silence of robot_ready that counts as lost, once it has been heard", "s", (0.05, 10.0)
+        ),
     )
     require_preflight: bool = field(
         default=False,
-        metadata=_about(
+        metadata=about(
             "motion needs a passed ~/preflight; not available in this version, so false"
         ),
     )
     allow_random_weights: bool = field(
         default=False,
-        metadata=_about(
+        metadata=about(
             "execute chunks of a checkpoint with random weights on a real output (simulators)"
         ),
     )
     output: Literal["trajectory", "array", "joint_state"] = field(
         default="trajectory",
-        metadata=_about(
+        metadata=about(
             "trajectory: trajectory_msgs/JointTrajectory on joint_trajectory; array and "
             "joint_state: not available in this version",
         ),
     )
+    allow_unwatched_output: bool = field(
+        default=False,
+        metadata=about(
+            "allow output array or joint_state, whose receiver does not come to rest by itself "
+            "when this process dies"
+        ),
+    )
+    command_rate_hz: int = field(
+        default=250,
+        metadata=about(
+            "rate of output array and joint_state, resampled by cubics; a trajectory is sent at 15 "
+            "Hz",
+            "Hz",
+            (RATE_HZ, 500),
+        ),
+    )
     lookahead_rows: int = field(
         default=8,
-        metadata=_about(
+        metadata=about(
             "points of each trajectory; the arm can always come to rest within them",
             "rows",
             (4, 32),
         ),
     )
     velocity_scale: float = field(
-        default=0.6, metadata=_about("share of the data sheet's velocities", "", (0.001, 1.0))
+        default=0.6, metadata=about("share of the data sheet's velocities", "", (0.001, 1.0))
     )
     acceleration_scale: float = field(
-        default=0.25, metadata=_about("share of the data sheet's accelerations", "", (0.001, 1.0))
+        default=0.25, metadata=about("share of the data sheet's accelerations", "", (0.001, 1.0))
+    )
+    max_tool_speed_m_s: float = field(
+        default=0.5,
+        metadata=about(
+            "largest speed of the fingertip; inf switches the check off", "m/s", (0.01, math.inf)
+        ),
+    )
+    tool_offset_m: tuple[float, ...] = field(
+        default=(0.0, 0.0, 0.163),
+        metadata=about(
+            "fingertip in the flange's frame: x, y, z; the default is about that of a closed "
+            "Robotiq 2F-85",
+            "m",
+            (-1.0, 1.0),
+            (3,),
+        ),
+    )
+    workspace: tuple[float, ...] = field(
+        default=(),
+        metadata=about(
+            "box in the base's frame that fingertip, wrist and elbow stay in: x_min, y_min, z_min, "
+            "x_max, y_max, z_max; empty: no box",
+            "m",
+            (-math.inf, math.inf),
+            (0, 6),
+        ),
+    )
+    table_height_m: float = field(
+        default=-math.inf,
+        metadata=about(
+            "height in the base's frame that fingertip, wrist and elbow stay above; -inf: no table",
+            "m",
+            (-math.inf, 2.0),
+        ),
+    )
+    home_rad: tuple[float, ...] = field(
+        default=(),
+        metadata=about(
+            "where ~/home leads the arm; empty: the robot type's home",
+            "rad",
+            None,
+            (0, JOINTS),
+        ),
     )
     max_spike_rad: float = field(
         default=0.3,
-        metadata=_about(
+        metadata=about(
             "a difference between two rows, or to the last command, that is no motion but an error",
             "rad",
             (_SMALL, math.inf),
@@ -229,16 +243,41 @@ class ExecutorSettings:
     )
     tick_clock: Literal["steady", "ros"] = field(
         default="steady",
-        metadata=_about("what the 15 Hz tick follows; ros: not available in this version"),
+        metadata=about("what the 15 Hz tick follows; ros: not available in this version"),
     )
     dry_run: bool = field(
-        default=False, metadata=_about("publish to command_preview instead of joint_trajectory")
+        default=False, metadata=about("publish to command_preview instead of joint_trajectory")
     )
     limits: CheckPolicies = field(default_factory=CheckPolicies)
+    joint_limits: JointLimits = field(default_factory=JointLimits)
     gripper: GripperSettings = field(default_factory=GripperSettings)
 
     def __post_init__(self) -> None:
         """Refuse combinations that cannot work."""
+        check_fields(self)
+        robot = self.robot_type
+        low, high = robot.position_min, robot.position_max
+        for name, a, b, value in zip(robot.joint_names, low, high, self.home, strict=True):
+            if not a <= value <= b:
+                raise BadInputError(
+                    f"home_rad of {name} is {value:g}, expected within its limits {a:g} to {b:g}"
+                )
+        axes = "xyz" if self.workspace else ""
+        for axis, a, b in zip(axes, self.workspace[:3], self.workspace[3:], strict=True):
+            if not a < b:
+                raise BadInputError(
+                    f"workspace has {axis}_min {a:g} and {axis}_max {b:g}, expected min < max"
+                )
+        if self.workspace and not self.table_height_m < self.workspace[5]:
+            raise BadInputError(
+                f"table_height_m is {self.table_height_m:g} and workspace has z_max "
+                f"{self.workspace[5]:g}, expected table_height_m < z_max"
+            )
+        if self.output != "trajectory" and not self.allow_unwatched_output:
+            raise BadInputError(
+                f"output is {self.output}, whose receiver does not come to rest by itself when "
+                "this process dies: set allow_unwatched_output to true, or output to trajectory"
+            )
         if self.blend_rows > self.horizon:
             raise BadInputError(
                 f"blend_rows is {self.blend_rows} and horizon is {self.horizon}, expected "
@@ -252,14 +291,29 @@ class ExecutorSettings:
             UnavailableError: names the parameter, its value and the values that work.
         """
         available: dict[str, tuple[object, ...]] = {
-            "mode": ("sync", "async"),
+            "mode": ("sync", "async", "average"),
             "output": ("trajectory",),
             "tick_clock": ("steady",),
             "require_preflight": (False,),
         }
+        if self.mode == "prefix":
+            raise UnavailableError(
+                "parameter mode is prefix: not available in this version, since the policy cannot "
+                "continue the prefix of a request; set it to sync or async or average"
+            )
         for name, values in available.items():
             _require(name, getattr(self, name), values)
         _require("gripper.output", self.gripper.output, ("topic",))
+
+    @property
+    def robot_type(self) -> RobotType:
+        """The robot type with the limits of ``joint_limits``."""
+        return self.joint_limits.apply(robot_type(self.robot))
+
+    @property
+    def home(self) -> tuple[float, ...]:
+        """Where ~/home leads, rad [joints]."""
+        return self.home_rad or self.robot_type.home
 
     @property
     def tracking_limit_rad(self) -> float:

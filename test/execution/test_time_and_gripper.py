@@ -1,6 +1,6 @@
 # Copyright 2026 The cosmos_lite_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ticks, ROS time, the gripper and the settings."""
+"""Ticks, ROS time and the gripper."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosmos_lite_ros.errors import BadInputError
 from cosmos_lite_ros.execution.clock import JUMP_NS, RateGuard, RosOffset
 from cosmos_lite_ros.execution.gripper import GripperLogic
-from cosmos_lite_ros.execution.settings import (
-    CheckPolicies,
-    ExecutorSettings,
-    GripperSettings,
-    UnavailableError,
-)
+from cosmos_lite_ros.execution.settings import GripperSettings
 from cosmos_lite_ros.execution.ticker import Ticker, TickGrid
 
 NS = 1_000_000_000
@@ -131,40 +125,3 @@ def test_gripper_changes_are_apart(rows: list[float]) -> None:
     gripper = GripperLogic(GripperSettings(min_dwell_s=0.5))
     changes = [i for i, row in enumerate(rows) if gripper.update(row, i * NS // 15) is not None]
     assert all(b - a >= 7.5 for a, b in itertools.pairwise(changes))
-
-
-def test_defaults_are_available_and_safe() -> None:
-    defaults = ExecutorSettings()
-    defaults.check_available()
-    assert defaults.require_enable
-    assert not defaults.allow_random_weights
-    assert not defaults.dry_run
-    assert defaults.tracking_limit_rad == 0.15
-    assert ExecutorSettings(max_tracking_error_rad=0.0).tracking_limit_rad == math.inf
-    assert ExecutorSettings(dry_run=True).tracking_limit_rad == math.inf
-    assert CheckPolicies().finite == "reject_chunk"
-
-
-@pytest.mark.parametrize(
-    ("settings_", "words"),
-    [
-        (ExecutorSettings(mode="average"), "parameter mode is average"),
-        (ExecutorSettings(mode="prefix"), "parameter mode is prefix"),
-        (ExecutorSettings(output="array"), "parameter output is array"),
-        (ExecutorSettings(tick_clock="ros"), "parameter tick_clock is ros"),
-        (ExecutorSettings(require_preflight=True), "parameter require_preflight is true"),
-        (ExecutorSettings(gripper=GripperSettings(output="action")), "gripper.output is action"),
-    ],
-)
-def test_what_is_not_here_is_refused_by_name(settings_: ExecutorSettings, words: str) -> None:
-    with pytest.raises(UnavailableError, match=words) as error:
-        settings_.check_available()
-    assert "not available in this version" in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_combinations_that_cannot_work_are_refused() -> None:
-    with pytest.raises(BadInputError, match="blend_rows is 5 and horizon is 4"):
-        ExecutorSettings(blend_rows=5, horizon=4)
-    with pytest.raises(BadInputError, match="open_below < close_above"):
-        GripperSettings(open_below=0.6, close_above=0.6)
