@@ -34,7 +34,17 @@ _EXTRA_OF = {
     "matplotlib": "report",
 }
 # Each module has register(app: typer.Typer) -> None.
-_COMMAND_MODULES = ("tiny", "act", "bags", "bench", "demo", "doctor", "instruct", "prewarm")
+_COMMAND_MODULES = (
+    "tiny",
+    "act",
+    "bags",
+    "bench",
+    "demo",
+    "doctor",
+    "instruct",
+    "prewarm",
+    "quantize",
+)
 
 
 def _version(show: bool) -> None:

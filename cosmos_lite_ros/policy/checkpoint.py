@@ -5,6 +5,7 @@
 A checkpoint is a folder in the diffusers layout (``transformer/``, ``vae/``, ``text_tokenizer/``)
 or a Hugging Face id with a pinned revision. Parts are loaded by subfolder: ``model_index.json`` may
 name a pipeline class that does not exist, and Edge's root index belongs to another module.
+A folder that ``quantize`` has written has the same layout and an ``artifact.json``: an artifact.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ from torch import Tensor, nn
 
 from cosmos_lite_ros.errors import CheckpointError, EnvironmentLacksError
 from cosmos_lite_ros.policy.config import RELEASED_SIZES, NetworkConfig, parse_config
+from cosmos_lite_ros.quantize.manifest import (
+    MANIFEST_FILE,
+    SCALE_SUFFIX,
+    Manifest,
+    read_manifest,
+)
+from cosmos_lite_ros.quantize.schemes import role_of
+from cosmos_lite_ros.quantize.verify import check_layout
 
 Progress = Callable[[float, str], None]
 
@@ -43,15 +52,20 @@ _STRAY = re.compile(r"layers\.layers\.\d+\..*k_norm_und_for_gen\..*")
 
 @dataclass(frozen=True)
 class TensorFile:
-    """One safetensors file and the tensors in it, by name with shape."""
+    """One safetensors file and the tensors in it, by name with shape and dtype (as stored)."""
 
     path: Path
     shapes: dict[str, tuple[int, ...]]
+    dtypes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """What the headers say, before any tensor is read."""
+    """What the headers say, before any tensor is read.
+
+    Of an artifact ``scheme`` is its scheme's name and ``manifest`` what it says of itself; its
+    quantised matrices are stored as NAME and NAME.scale. Both are None of a plain checkpoint.
+    """
 
     folder: Path
     source: str
@@ -62,6 +76,8 @@ class CheckpointInfo:
     vae_files: tuple[TensorFile, ...]
     tokenizer_folder: Path
     random_weights: bool
+    scheme: str | None = None
+    manifest: Manifest | None = None
 
     @property
     def weight_bytes(self) -> int:
@@ -163,12 +179,14 @@ def _tensor_files(folder: Path) -> tuple[TensorFile, ...]:
         try:
             with safe_open(path, framework="pt") as handle:
                 keys = list(handle.keys())
-                shapes = {k: tuple(handle.get_slice(k).get_shape()) for k in keys}
+                slices = {k: handle.get_slice(k) for k in keys}
+                shapes = {k: tuple(part.get_shape()) for k, part in slices.items()}
+                dtypes = {k: str(part.get_dtype()) for k, part in slices.items()}
         except (SafetensorError, OSError) as error:
             raise CheckpointError(
                 f"{path} is damaged ({error}): copy or download the shard again"
             ) from error
-        files.append(TensorFile(path, shapes))
+        files.append(TensorFile(path, shapes, dtypes))
     return tuple(files)
 
 
@@ -198,17 +216,62 @@ def inspect(source: str, revision: str = "") -> CheckpointInfo:
     # Anything smaller than the released policies was never trained for a robot: golden and test
     # networks carry no mark.
     released = RELEASED_SIZES[config.family] == (config.layers, config.hidden)
+    manifest = _artifact(folder, config)
+    transformer_files = _tensor_files(folder / "transformer")
+    if manifest is None:
+        _check_plain(folder, transformer_files)
+    marked = _marked_random(folder) or (manifest is not None and manifest.random_weights)
     return CheckpointInfo(
         folder=folder,
         source=source,
-        revision=revision,
+        revision=revision or ("" if manifest is None else manifest.source_revision),
         config=config,
         vae_config=vae_config,
-        transformer_files=_tensor_files(folder / "transformer"),
+        transformer_files=transformer_files,
         vae_files=_tensor_files(folder / "vae"),
         tokenizer_folder=tokenizer,
-        random_weights=_marked_random(folder) or not released,
+        random_weights=marked or not released,
+        scheme=None if manifest is None else manifest.scheme,
+        manifest=manifest,
     )
+
+
+def _artifact(folder: Path, config: NetworkConfig) -> Manifest | None:
+    """The manifest of an artifact whose names, sizes and headers are as it says; else None.
+
+    Raises:
+        CheckpointError: the first thing that is not. ``verify`` compares every byte.
+    """
+    if not (folder / MANIFEST_FILE).is_file():
+        return None
+    manifest = read_manifest(folder)
+    if manifest.family != config.family:
+        raise CheckpointError(
+            f"{folder} is an artifact of the {manifest.family} family, its transformer/config.json "
+            f"says {config.family}: files of two artifacts were mixed, copy it again"
+        )
+    if problems := check_layout(folder, manifest):
+        more = f" and {len(problems) - 1} problems more" if len(problems) > 1 else ""
+        raise CheckpointError(
+            f"{folder} is not as quantize wrote it: {problems[0]}{more}: copy it again, or make it "
+            "again with quantize"
+        )
+    return manifest
+
+
+def _check_plain(folder: Path, files: tuple[TensorFile, ...]) -> None:
+    """Refuse quantised matrices without the manifest that says what they are."""
+    for name in (n for file in files for n in file.shapes):
+        if name.endswith(SCALE_SUFFIX) and role_of(name.removesuffix(SCALE_SUFFIX)) is not None:
+            raise CheckpointError(
+                f"{folder} holds quantised matrices ({name}) and no {MANIFEST_FILE}: copy the "
+                "artifact again with it"
+            )
+
+
+def is_stray(name: str) -> bool:
+    """Whether a tensor is one that the releases hold by mistake."""
+    return _STRAY.fullmatch(name) is not None
 
 
 def check_keys(
@@ -219,7 +282,7 @@ def check_keys(
     Raises:
         CheckpointError: with the counts and the first names.
     """
-    found = {k: s for f in files for k, s in f.shapes.items() if not _STRAY.fullmatch(k)}
+    found = {k: s for f in files for k, s in f.shapes.items() if not is_stray(k)}
     missing = sorted(expected.keys() - found.keys())
     unexpected = sorted(found.keys() - expected.keys())
     if missing or unexpected:
@@ -237,12 +300,14 @@ def check_keys(
 
 
 def read_tensors(files: tuple[TensorFile, ...]) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of the files, on the CPU, in file order; strays are left out."""
+    """Every tensor of the files as stored, on the CPU, file by file; strays are left out.
+
+    Within a file in the order of the names, so NAME.scale comes right after NAME, in one file.
+    """
     for file in files:
         with safe_open(file.path, framework="pt") as handle:
-            keys = list(handle.keys())
-            for key in keys:
-                if not _STRAY.fullmatch(key):
+            for key in sorted(handle.keys()):
+                if not is_stray(key):
                     yield key, handle.get_tensor(key)
 
 
