@@ -20,6 +20,8 @@ _SLOW_DOWN = 0.6
 # Slowest deceleration of the progress, rows per tick^2: at most ten rows of slowing down.
 _MIN_DECELERATION = 0.05
 _BISECTIONS = 24
+# Weight of the newer chunk in mode average: what LeRobot's asynchronous inference uses by default.
+NEW_SHARE = 0.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,16 +92,21 @@ class ChunkBuffer:
       - every row belongs to the buffer's epoch; ``clear`` leaves none;
       - progress never goes back, never passes the last row, and is a whole row per tick until it
         slows down for the last one;
-      - in ``async``, row j of a chunk whose row 0 belongs to tick k0 is the row of tick k0 + j: of
-        a chunk taken at tick k exactly k - k0 rows are dropped, by ticks, never by estimates;
+      - in ``async`` and ``average``, row j of a chunk whose row 0 belongs to tick k0 is the row of
+        tick k0 + j: of a chunk taken at tick k exactly k - k0 rows are dropped, by ticks, never by
+        estimates;
       - in ``sync`` row 0 belongs to the tick at which motion begins and nothing is dropped;
-      - joints cross-fade, the gripper does not;
+      - joints cross-fade, in ``average`` over the whole overlap; the gripper does not;
       - the last row is reached with velocity zero unless a newer chunk comes first.
     """
 
-    def __init__(self, limits: MotionLimits, blend_rows: int, epoch: int) -> None:
+    def __init__(
+        self, limits: MotionLimits, blend_rows: int, epoch: int, *, new_share: float = 1.0
+    ) -> None:
+        """``new_share``: weight of the newer chunk where two overlap; NEW_SHARE in ``average``."""
         self._limits = limits
         self._blend_rows = blend_rows
+        self._new_share = new_share
         self.epoch = epoch
         self.clear(epoch)
 
@@ -180,16 +187,27 @@ class ChunkBuffer:
         for _ in range(max(ahead - 1, 0)):
             progress, _rate = self._next(progress, self._rate)
             before = self._at(progress)[0]
-        fade = min(self._blend_rows, len(new))
-        if fade:
+        weight = self._weights(len(new), math.floor(self._last - progress))[:, None]
+        mixed = int((weight < 1).sum())
+        if mixed:
             last = self._last
-            old = np.array([self._at(min(progress + 1 + i, last))[0] for i in range(fade)])
-            weight = (np.arange(1, fade + 1) / (fade + 1))[:, None]
+            old = np.array([self._at(min(progress + 1 + i, last))[0] for i in range(mixed)])
             positions, requested = new.positions.copy(), new.requested.copy()
-            positions[:fade] += (1 - weight) * (old - positions[:fade])
-            requested[:fade] += (1 - weight) * (old - requested[:fade])
+            positions[:mixed] += (1 - weight[:mixed]) * (old - positions[:mixed])
+            requested[:mixed] += (1 - weight[:mixed]) * (old - requested[:mixed])
             new = replace(new, positions=positions, requested=requested)
         self._set(new, before, tick - 1)
+
+    def _weights(self, rows: int, overlap: int) -> Floats:
+        """Weight of each of the new rows, of which the first ``overlap`` have an old one.
+
+        It grows over ``blend_rows`` rows to ``new_share``, and to 1 over the last ``blend_rows``
+        rows of the overlap, so that neither end of it is a step.
+        """
+        i, fade = np.arange(rows), self._blend_rows + 1
+        share = self._new_share
+        leaving = np.clip((i - overlap + fade) / fade, 0.0, 1.0)
+        return np.minimum((i + 1) / fade, share + (1 - share) * leaving)
 
     def _set(self, rows: Rows, before: Floats, tick: int | None) -> None:
         """Run these rows; the first one is for tick + 1, or for the next tick looked up."""

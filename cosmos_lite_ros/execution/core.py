@@ -7,7 +7,8 @@ Not thread-safe: the caller holds one lock around every call. ``now_ns`` is the 
 
 Invariants:
   - in STOPPED no row is followed: at most a motion in progress is slowed down to rest;
-  - only ``resume`` leaves STOPPED, with an empty buffer, in a new epoch;
+  - only ``resume`` and ``home`` leave STOPPED, after a preflight of this session where that is
+    required, with an empty buffer, in a new epoch; ``home`` follows no row and ends in STOPPED;
   - every command comes out of the one limiter, and each trajectory ends at rest;
   - the epoch only grows, and chunks of another one are never executed.
 """
@@ -15,22 +16,21 @@ Invariants:
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from collections.abc import Sequence
 
 from cosmos_lite_ros.contract.observation import clean_instruction, instruction_hash
-from cosmos_lite_ros.contract.robots import robot_type
 from cosmos_lite_ros.errors import BadInputError
-from cosmos_lite_ros.execution.chunk_buffer import ChunkBuffer
+from cosmos_lite_ros.execution.chunk_buffer import NEW_SHARE, ChunkBuffer
 from cosmos_lite_ros.execution.clock import NS, RateGuard, RosOffset
-from cosmos_lite_ros.execution.gate import Failed, Gate, GateFlag, IncomingChunk
-from cosmos_lite_ros.execution.gripper import GripperLogic
+from cosmos_lite_ros.execution.gate import Failed, Gate, IncomingChunk
 from cosmos_lite_ros.execution.intake import Intake
 from cosmos_lite_ros.execution.interlocks import Interlocks
 from cosmos_lite_ros.execution.joint_watch import JointWatch
-from cosmos_lite_ros.execution.limiter import Limiter, MotionLimits
+from cosmos_lite_ros.execution.limiter import Floats, Limiter, MotionLimits
 from cosmos_lite_ros.execution.machine import State, StateMachine, StopReason
+from cosmos_lite_ros.execution.modes import why_impossible
 from cosmos_lite_ros.execution.motion import Motion
+from cosmos_lite_ros.execution.mover import Mover
 from cosmos_lite_ros.execution.output import (
     Answer,
     Counters,
@@ -42,12 +42,9 @@ from cosmos_lite_ros.execution.output import (
 from cosmos_lite_ros.execution.requests import RequestReason, RequestTracker
 from cosmos_lite_ros.execution.settings import ExecutorSettings
 from cosmos_lite_ros.execution.ticker import Arrival, TickGrid
-from cosmos_lite_ros.execution.trajectory import Reference
 
 # A bag that loops jumps once per pass; more often than this ROS time cannot be followed.
 _JUMPS, _JUMP_WINDOW_S = 3, 10.0
-# A command that differs from its row by less was not changed, rad.
-_CHANGED_RAD = 1e-5
 _MOVING = (State.RUNNING, State.UNDERRUN)
 
 
@@ -57,7 +54,7 @@ class ExecutorCore:
     def __init__(
         self, settings: ExecutorSettings, grid: TickGrid, *, epoch_ns: int, now_ns: int
     ) -> None:
-        robot = robot_type(settings.robot)
+        robot = settings.robot_type
         self.settings = settings
         self.robot = robot
         self.grid = grid
@@ -71,13 +68,17 @@ class ExecutorCore:
         self.incidents = Incidents()
         self.instruction = ""
         self._sha256 = ""
-        self._start_speed = np.minimum(
-            np.array(robot.velocity_max) * settings.start_velocity_scale, self.limits.velocity
-        )
         self._gate = Gate(robot, settings)
         self._motion = Motion(Limiter(self.limits), settings.lookahead_rows)
-        self._gripper = GripperLogic(settings.gripper)
-        self._buffer = ChunkBuffer(self.limits, settings.blend_rows, epoch_ns)
+        self._buffer = ChunkBuffer(
+            self.limits,
+            settings.blend_rows,
+            epoch_ns,
+            new_share=NEW_SHARE if settings.mode == "average" else 1.0,
+        )
+        self._mover = Mover(
+            settings, self._gate, self._motion, self._buffer, self.joints, self.counters
+        )
         self._intake = Intake(settings, self._gate, self._buffer, grid, self.offset)
         self._jump_guard = RateGuard(_JUMPS, _JUMP_WINDOW_S)
         self._chunks: list[IncomingChunk] = []
@@ -85,10 +86,8 @@ class ExecutorCore:
         self._ask = RequestReason.FIRST
         self._errors = 0
         self._drained = ""
-        # The next command is the first after rest, to which the start guard applies.
-        self._starting = False
-        self._ramp = False
         self._listening = False
+        self._preflight = "not yet in this session"
 
     # Inputs.
 
@@ -112,7 +111,8 @@ class ExecutorCore:
         if text == self.instruction:
             self._drained = ""
             return
-        if self.settings.instruction_policy == "drain" and self.machine.state is State.RUNNING:
+        running = self.machine.state is State.RUNNING and not self._mover.homing
+        if self.settings.instruction_policy == "drain" and running:
             self._drained = text
             return
         self._take_instruction(text, now_ns)
@@ -131,10 +131,48 @@ class ExecutorCore:
         self.machine.resume(now_ns)
         self._new_epoch()
         self._ask, self._errors = RequestReason.FIRST, 0
-        self._gripper.forget()
+        self._mover.gripper.forget()
         self._jump_guard.clear()
         waiting = "" if self.instruction else ": waiting for an instruction"
         return Answer(True, f"resumed in epoch {self.epoch}{waiting}")
+
+    def home(self, now_ns: int, ros_ns: int) -> Answer:
+        """Lead the arm home slowly, then stay STOPPED. The same conditions as for ``resume``."""
+        problem = self._why_not_resume(now_ns, ros_ns)
+        if problem:
+            return Answer(False, f"not moved: {problem}")
+        self.machine.lead(now_ns)
+        self._new_epoch()
+        self._mover.go_home()
+        self._mover.gripper.forget()
+        return Answer(True, "moving home slowly; ~/stop ends it")
+
+    def preflight(self, now_ns: int, ros_ns: int, problems: Sequence[str] = ()) -> Answer:
+        """Whether everything is ready but the operator; ``resume`` may require that it once was.
+
+        Args:
+            problems: what the caller has found, one line each.
+        """
+        found = [*problems, *self.interlocks.problems(now_ns, ros_ns), *self._unfit()]
+        if not self._listening:
+            found.append("no policy is subscribed to chunk_request")
+        self._preflight = "; ".join(found)
+        if found:
+            return Answer(False, f"preflight failed: {self._preflight}")
+        return Answer(True, "preflight passed")
+
+    def _unfit(self) -> list[str]:
+        """What is wrong with the place of the arm or with the mode."""
+        impossible = why_impossible(self.settings, self.requests.latency().p95_s)
+        hint = f"{impossible} (~/reset forgets the measured latency)" if impossible else ""
+        return [line for line in (self._gate.outside(self.joints.positions), hint) if line]
+
+    def stalled(self, position: Floats) -> None:
+        """An output without dead-man got no commands for a while: its receiver holds a position.
+
+        Call it before ``tick``, with the last sample that was published, rad [joints].
+        """
+        self._motion.stalled(position)
 
     def stop(self, now_ns: int, reason: StopReason = StopReason.OPERATOR, text: str = "") -> Answer:
         """Slow down to rest and stay STOPPED."""
@@ -144,33 +182,49 @@ class ExecutorCore:
     def disarm(self, now_ns: int) -> None:
         """STOPPED(NOT_ARMED), whatever was before: the node becomes active."""
         self.machine = StateMachine(now_ns)
+        self._preflight = "not yet in this session"
+        self._mover.stop()
         self._new_epoch()
 
     def reset(self, now_ns: int) -> Answer:
         """Stop, and forget what belongs to the running episode but the instruction."""
         self._stop(StopReason.OPERATOR, "reset by the operator", now_ns)
         self._new_epoch()
-        self._gripper.forget()
+        self._mover.gripper.forget()
+        self.requests.forget_latency()
         return Answer(True, f"reset, epoch {self.epoch}: call ~/resume")
 
     def _why_not_resume(self, now_ns: int, ros_ns: int) -> str:
         if not self.machine.stopped:
             return f"the state is {self.machine.state.name}, expected STOPPED"
         missing = self.interlocks.missing(now_ns, ros_ns)
-        if not missing and not self._motion.at_rest:
+        if missing:
+            return missing
+        if self.settings.require_preflight and self._preflight:
+            return f"no passed ~/preflight: {self._preflight}"
+        if not self._motion.at_rest:
             return "the arm is still slowing down: try again"
-        return missing
+        return next(iter(self._unfit()), "")
 
     # One tick.
 
-    def tick(self, arrival: Arrival, now_ns: int, ros_ns: int, *, listening: bool) -> TickOutput:
+    def tick(
+        self,
+        arrival: Arrival,
+        now_ns: int,
+        ros_ns: int,
+        *,
+        listening: bool,
+        followed: bool = True,
+    ) -> TickOutput:
         """Everything of one tick.
 
         Args:
             listening: whether somebody is subscribed to chunk_request.
+            followed: whether somebody is subscribed to the commands.
         """
         tick = arrival.tick
-        self._listening = listening
+        self._listening, self.interlocks.followed = listening, followed
         self.counters.ticks_late += arrival.skipped
         notes = TickNotes()
         self._motion.commit(tick)
@@ -244,7 +298,7 @@ class ExecutorCore:
                 )
                 continue
             self.requests.answered(now_ns)
-            hold = self._motion.hold(self.joints.positions, self.settings.start_tolerance_rad)
+            hold = self._mover.hold()
             rested = self.machine.state is State.UNDERRUN and self._motion.at_rest
             failed = self._intake.take(chunk, tick, now_ns, hold, rested)
             if isinstance(failed, Failed):
@@ -267,7 +321,7 @@ class ExecutorCore:
             self.machine.go(State.PRIMED, "", now_ns)
         elif self.machine.state is State.UNDERRUN:
             self.machine.go(State.RUNNING, "", now_ns)
-            self._starting = self._motion.at_rest
+            self._mover.starting = self._motion.at_rest
 
     def _error(self, text: str, now_ns: int, *, stop: bool = False) -> None:
         """A request has brought no rows."""
@@ -288,7 +342,7 @@ class ExecutorCore:
         machine = self.machine
         if machine.state is State.PRIMED and machine.since_ns != now_ns:
             machine.go(State.RUNNING, "", now_ns)
-            self._starting = True
+            self._mover.starting = True
         if machine.state is State.RUNNING:
             self._run(tick, notes, now_ns)
         if machine.state is State.UNDERRUN:
@@ -298,67 +352,18 @@ class ExecutorCore:
 
     def _run(self, tick: int, notes: TickNotes, now_ns: int) -> None:
         """Follow the rows; no command if that ends the state RUNNING."""
-        if self._ramp and self._buffer.position is not None:
-            if not self._motion.arrived(self._buffer.position):
-                self._lead(tick, notes)
-                return
-            self._ramp = False
-            self._buffer.pin(tick - 1)
-        point = self._buffer.advance(tick)
-        if point is None:
+        ended = self._mover.run(tick, notes, now_ns)
+        if ended is None:
+            self.machine.text = self._mover.doing
+        elif ended.stop is not None:
+            self._stop(ended.stop, ended.text, now_ns)
+        elif self._drained:
+            self._take_instruction(self._drained, now_ns)
+        else:
             self._run_out(now_ns)
-            return
-        if self._starting and not self._may_start(tick, notes, now_ns):
-            return
-        reference = self._buffer.reference(self._motion.points)
-        sent = self._motion.follow(tick, reference)
-        notes.trajectory, notes.requested = sent, point.requested
-        notes.chunk_id, notes.row = point.chunk_id, point.row
-        notes.flags |= point.flags
-        if np.abs(sent.positions[0] - reference.positions[0]).max() > _CHANGED_RAD:
-            notes.flags |= int(GateFlag.LIMITER)
-        if np.abs(sent.positions[0] - point.requested).max() > _CHANGED_RAD:
-            self.counters.gate_clamped += 1
-        self._grip(point.gripper, notes, now_ns)
-
-    def _may_start(self, tick: int, notes: TickNotes, now_ns: int) -> bool:
-        """The start guard: whether the first row may be commanded now."""
-        self._starting = False
-        first, measured = self._buffer.position, self.joints.positions
-        assert first is not None
-        assert measured is not None
-        self._motion.begin(measured, self.settings.start_tolerance_rad)
-        distance, joint = self._gate.farthest(first, measured)
-        if distance <= self.settings.start_tolerance_rad:
-            return True
-        notes.flags |= int(GateFlag.START)
-        text = (
-            f"the first command of {joint} is {distance:.3f} rad from the measured joint, expected "
-            f"at most start_tolerance_rad = {self.settings.start_tolerance_rad:g}"
-        )
-        if self.settings.start_policy == "refuse":
-            self._stop(StopReason.GATE, text, now_ns)
-            return False
-        self._ramp = True
-        self.machine.text = f"moving slowly to the first row: {text}"
-        self._lead(tick, notes)
-        return False
-
-    def _lead(self, tick: int, notes: TickNotes) -> None:
-        """Lead the arm slowly to the row that waits."""
-        target, point = self._buffer.position, self._buffer.point
-        assert target is not None
-        assert point is not None
-        reference = Reference.hold(target, self._motion.points)
-        notes.trajectory = self._motion.follow(tick, reference, self._start_speed)
-        notes.requested, notes.chunk_id, notes.row = point.requested, point.chunk_id, point.row
-        notes.flags |= int(GateFlag.START) | point.flags
 
     def _run_out(self, now_ns: int) -> None:
         """No row is left."""
-        if self._drained:
-            self._take_instruction(self._drained, now_ns)
-            return
         planned = self.settings.mode == "sync"
         if planned:
             self._ask = RequestReason.REFILL
@@ -374,23 +379,13 @@ class ExecutorCore:
             text = f"no row for {waited_s:.1f} s: {self._waiting_for()}"
             self._stop(StopReason.UNDERRUN_TIMEOUT, text, now_ns)
             return
-        last = self._buffer.position
-        if last is None:
-            notes.trajectory = self._motion.brake(tick)
-        elif not self._motion.arrived(last):
-            reference = Reference.hold(last, self._motion.points)
-            notes.trajectory = self._motion.follow(tick, reference)
-            notes.requested = last
-
-    def _grip(self, row: float, notes: TickNotes, now_ns: int) -> None:
-        changed = self._gripper.update(row, now_ns)
-        # A dry run moves nothing, the gripper included.
-        notes.gripper = None if self.settings.dry_run else changed
+        self._mover.rest(tick, notes)
 
     # Epochs.
 
     def _stop(self, reason: StopReason, text: str, now_ns: int) -> None:
         if self.machine.stop(reason, text, now_ns):
+            self._mover.stop()
             self._new_epoch()
 
     def _set_instruction(self, text: str) -> None:
@@ -409,6 +404,8 @@ class ExecutorCore:
         self._new_epoch()
         self._ask = ask
         machine = self.machine
+        if self._mover.homing:
+            return
         if machine.state is State.RUNNING:
             machine.go(State.UNDERRUN, text, now_ns)
         elif machine.state is State.PRIMED:
@@ -422,7 +419,7 @@ class ExecutorCore:
         self._buffer.clear(self.epoch + 1)
         self.requests.forget()
         self._chunks.clear()
-        self._starting = self._ramp = False
+        self._mover.forget_rows()
         if self._drained:
             self._set_instruction(self._drained)
             self._drained = ""
@@ -442,14 +439,17 @@ class ExecutorCore:
     def _wants_chunk(self) -> bool:
         if not self.instruction or not self._listening or self.requests.outstanding is not None:
             return False
-        state, mode = self.machine.state, self.settings.mode
+        state, early, mover = self.machine.state, self.settings.early, self._mover
         if state is State.UNDERRUN:
             # Rows indexed by time may join a motion; other rows begin where the arm rests.
-            return self._motion.at_rest or (mode == "async" and not self._buffer.empty)
+            return self._motion.at_rest or (early and not self._buffer.empty)
         if state is State.RUNNING:
             needed = self.requests.rows_needed(self.settings.refill_margin_rows)
-            early = mode == "async" and not self._ramp and not self._drained
-            return early and self._buffer.rows_left <= needed
+            if self.settings.mode == "average":
+                # Chunks that hardly overlap have nothing to average.
+                needed = max(needed, self.settings.horizon / 2)
+            follows = not mover.ramping and not mover.homing and not self._drained
+            return early and follows and self._buffer.rows_left <= needed
         return state is State.EMPTY
 
     def _waiting_for(self) -> str:
@@ -468,7 +468,7 @@ class ExecutorCore:
         reason = machine.text
         if machine.state in (State.EMPTY, State.UNDERRUN):
             reason = f"{reason}: {self._waiting_for()}" if reason else self._waiting_for()
-        sent, command = notes.trajectory, self._gripper.command
+        sent, command = notes.trajectory, self._mover.gripper.command
         return Status(
             state=machine.state,
             stop_reason=machine.stop_reason,

@@ -20,6 +20,8 @@ from cosmos_lite_ros.execution.limiter import Floats
 from cosmos_lite_ros.execution.settings import ExecutorSettings
 
 Outcome = Literal["clamp", "reject_chunk", "stop"]
+# A joint may rest at its limit and sag over it by so much.
+_OUTSIDE_RAD = 0.02
 _SEVERITY: dict[Outcome, int] = {"clamp": 0, "reject_chunk": 1, "stop": 2}
 
 
@@ -175,6 +177,19 @@ class Gate:
         if worst is not None and worst[0] != "clamp":
             return _failed(worst[1], worst[2], worst[0])
         return Passed(np.clip(table, self._low, self._high), flags)
+
+    def outside(self, measured: Floats | None) -> str:
+        """Where a measured arm is that it must not be, one line; empty when it is inside."""
+        if measured is None:
+            return ""
+        beyond = np.maximum(self._low - measured, measured - self._high)
+        joint = int(np.argmax(beyond))
+        if beyond[joint] <= _OUTSIDE_RAD:
+            return ""
+        return (
+            f"{self._robot.joint_names[joint]} is at {measured[joint]:.4g} rad, outside its limits "
+            f"{self._low[joint]:g} to {self._high[joint]:g}: move it back with its own tools"
+        )
 
     def farthest(self, a: Floats, b: Floats) -> tuple[float, str]:
         """The largest distance between two positions, rad, and the joint that has it."""

@@ -57,7 +57,7 @@ class Intake:
         horizon = min(self._settings.horizon, len(table))
         row0_tick: int | None = None
         drop = 0
-        if self._settings.mode == "async":
+        if self._settings.early:
             row0_ns = self._offset.to_steady(chunk.stamp_ns)
             if row0_ns is None or row0_ns > now_ns + _FUTURE_NS:
                 return "the stamp of row 0 lies in the future: synchronise the clocks"

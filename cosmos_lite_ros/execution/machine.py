@@ -35,7 +35,7 @@ class StopReason(IntEnum):
     SHUTDOWN = 12
 
 
-# Besides STOPPED, which every state may go to, and which ``resume`` alone leaves.
+# Besides STOPPED, which every state may go to, and which ``resume`` and ``lead`` alone leave.
 _MOVES = {
     State.EMPTY: {State.PRIMED},
     State.PRIMED: {State.RUNNING, State.EMPTY},
@@ -51,7 +51,7 @@ class StateMachine:
     """State, latched reason, and the one line that explains them.
 
     Invariants: it begins in STOPPED(NOT_ARMED); ``stop_reason`` is NONE in every state but STOPPED;
-    only ``resume`` leaves STOPPED.
+    only ``resume`` and ``lead`` leave STOPPED.
     """
 
     def __init__(self, now_ns: int) -> None:
@@ -83,6 +83,15 @@ class StateMachine:
             raise ValueError(f"resume while {self.state.name}")
         self.state, self.stop_reason = State.EMPTY, StopReason.NONE
         self.text, self.since_ns = "", now_ns
+
+    def lead(self, now_ns: int) -> None:
+        """STOPPED to RUNNING: a motion that an operator has asked for and that needs no rows.
+
+        Raises:
+            ValueError: not stopped.
+        """
+        self.resume(now_ns)
+        self.state = State.RUNNING
 
     def go(self, state: State, text: str, now_ns: int) -> None:
         """Any other move.

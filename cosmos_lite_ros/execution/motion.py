@@ -66,10 +66,27 @@ class Motion:
             if self._sent.resting_after(periods):
                 self._sent = None
 
+    def stalled(self, position: Floats) -> None:
+        """The receiver was left without commands and holds a position: motion begins anew there."""
+        self._state, self._sent = MotionState.rest(position), None
+
     def follow(self, tick: int, reference: Reference, velocity: Floats | None = None) -> Trajectory:
         """The trajectory of this tick along a reference."""
+        return self._send(tick, self._plan(reference, velocity))
+
+    def settle(self, tick: int, position: Floats) -> Trajectory | None:
+        """The trajectory that ends at a position; None when the command rests and goes no nearer.
+
+        It rests elsewhere when a limit is in the way.
+        """
+        planned = self._plan(Reference.hold(position, self.points), None)
+        if self.at_rest and planned.resting_after(1) and self.arrived(planned.positions[0]):
+            return None
+        return self._send(tick, planned)
+
+    def _plan(self, reference: Reference, velocity: Floats | None) -> Trajectory:
         assert self._state is not None
-        return self._send(tick, trajectory.follow(self.limiter, self._state, reference, velocity))
+        return trajectory.follow(self.limiter, self._state, reference, velocity)
 
     def brake(self, tick: int) -> Trajectory | None:
         """The trajectory that slows down to rest; None when the command is at rest."""

@@ -11,8 +11,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from cosmos_lite_ros.contract.constants import RATE_HZ
 from cosmos_lite_ros.execution.clock import NS
+from cosmos_lite_ros.execution.modes import delay_rows
 
 
 class RequestReason(IntEnum):
@@ -91,6 +91,11 @@ class RequestTracker:
         """Nothing is outstanding any more: its answer will be foreign."""
         self.outstanding = None
 
+    def forget_latency(self) -> None:
+        """Another policy may answer from now on: what was measured means nothing any more."""
+        self._latencies_s.clear()
+        self._warm = False
+
     def latency(self) -> LatencySummary:
         """Statistic of the last answers."""
         if not self._latencies_s:
@@ -104,5 +109,4 @@ class RequestTracker:
         """Rows that must remain when a refill is asked for; infinity while nothing is measured."""
         if not self._latencies_s:
             return math.inf
-        # Answers are taken at ticks: a hundredth is the rounding of a whole number of them.
-        return math.ceil(self.latency().p95_s * RATE_HZ - 0.01) + margin_rows
+        return delay_rows(self.latency().p95_s) + margin_rows

@@ -306,6 +306,11 @@ class ExecutorSettings:
         _require("gripper.output", self.gripper.output, ("topic",))
 
     @property
+    def early(self) -> bool:
+        """Whether rows belong to ticks, and the next chunk is asked for while one runs."""
+        return self.mode in ("async", "average")
+
+    @property
     def robot_type(self) -> RobotType:
         """The robot type with the limits of ``joint_limits``."""
         return self.joint_limits.apply(robot_type(self.robot))

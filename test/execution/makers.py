@@ -102,7 +102,7 @@ class Bench:
         self.source, self.latency, self.arm = source, latency, arm
         self.now_ns = 5 * NS
         self.ros_offset_ns = EPOCH_NS
-        self.listening = True
+        self.listening = self.followed = True
         self.joints_alive = True
         self.measured = np.array(position, dtype=float)
         self.velocity = np.zeros(7)
@@ -171,7 +171,13 @@ class Bench:
                     answer = self.source(self, request) if self.source else None
                     if answer is not None:
                         self.core.offer_chunk(answer)
-            output = self.core.tick(arrival, self.now_ns, self.ros_ns, listening=self.listening)
+            output = self.core.tick(
+                arrival,
+                self.now_ns,
+                self.ros_ns,
+                listening=self.listening,
+                followed=self.followed,
+            )
             self.outputs.append(output)
             if output.trajectory is not None:
                 assert not output.trajectory.velocities[-1].any()

@@ -1,0 +1,65 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which modes a policy is quick enough for."""
+
+from __future__ import annotations
+
+import math
+
+from cosmos_lite_ros.contract.constants import CHUNK_ROWS, RATE_HZ
+from cosmos_lite_ros.execution.settings import ExecutorSettings
+
+
+def delay_rows(latency_s: float) -> int:
+    """Rows that lie in the past when a chunk arrives that was asked for ``latency_s`` before."""
+    # Answers are taken at ticks: a hundredth is the rounding of a whole number of them.
+    return math.ceil(latency_s * RATE_HZ - 0.01)
+
+
+def prefix_impossible(delay: int, executed: int) -> str:
+    """Why a chunk cannot be guided to continue the running one; empty when it can.
+
+    The first ``delay`` rows of the new chunk must continue the old one, which therefore must still
+    have them when the request goes out: delay <= executed <= 32 - delay, where ``executed`` rows of
+    each chunk run before the next one takes over.
+    """
+    if delay <= executed <= CHUNK_ROWS - delay:
+        return ""
+    if 2 * delay > CHUNK_ROWS:
+        return (
+            f"mode prefix is impossible: a delay of {delay} rows needs {2 * delay} rows, and a "
+            f"chunk has {CHUNK_ROWS}; use async or sync"
+        )
+    return (
+        f"mode prefix is impossible: {executed} rows of each chunk run, expected {delay} to "
+        f"{CHUNK_ROWS - delay} at a delay of {delay} rows; change horizon"
+    )
+
+
+def why_impossible(settings: ExecutorSettings, latency_s: float) -> str:
+    """Why a mode cannot work with a policy that takes ``latency_s`` (p95); empty when it can."""
+    if not math.isfinite(latency_s):
+        return ""
+    mode, patience_s = settings.mode, settings.request_timeout_s
+    taken = f"the policy takes {latency_s:.2f} s (p95)"
+    if latency_s >= patience_s:
+        return (
+            f"mode {mode} is impossible: {taken} and request_timeout_s is {patience_s:g}: make it "
+            "larger"
+        )
+    if mode == "sync":
+        if latency_s < settings.underrun_timeout_s:
+            return ""
+        return (
+            f"mode sync is impossible: {taken} and underrun_timeout_s is "
+            f"{settings.underrun_timeout_s:g}: make it larger"
+        )
+    delay = delay_rows(latency_s)
+    if mode == "prefix":
+        return prefix_impossible(delay, settings.horizon)
+    if delay < settings.horizon:
+        return ""
+    return (
+        f"mode {mode} is impossible: {taken}, which is {delay} rows, and only {settings.horizon} "
+        "rows of a chunk may be executed: every row would lie in the past; use mode sync"
+    )
