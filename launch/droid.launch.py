@@ -21,7 +21,7 @@ from cosmos_lite_ros.ros.launching import (
 ARGUMENTS = {
     "namespace": ("", "namespace of all nodes; topics are relative to it"),
     "robot": ("panda", "panda or fr3"),
-    "profile": ("", "edge_rtx4090 (the node's default), nano_bf16 or tiny"),
+    "profile": ("", "edge_rtx4090 (the node's default) or another; tiny: no GPU"),
     "checkpoint": ("", "folder or Hugging Face id; empty: the profile's"),
     "params_file": ("", "YAML with more parameters; see config/ in the package's share folder"),
     "use_sim_time": ("false", "follow /clock"),

@@ -251,16 +251,15 @@ def hub_cache() -> Path:
 def check_checkpoints() -> list[Check]:
     """The pinned revisions of the released policies."""
     checks = []
-    for profile in PROFILES.values():
-        if not profile.checkpoint:
-            continue
-        name = f"checkpoint of {profile.name}"
-        folder = hub_cache() / f"models--{profile.checkpoint.replace('/', '--')}"
-        snapshot = folder / "snapshots" / profile.revision
+    wanted = {(p.checkpoint, p.revision): p.family for p in PROFILES.values() if p.checkpoint}
+    for (checkpoint, revision), family in wanted.items():
+        name = f"checkpoint of {family.title()}"
+        folder = hub_cache() / f"models--{checkpoint.replace('/', '--')}"
+        snapshot = folder / "snapshots" / revision
         if snapshot.is_dir():
             checks.append(Check(name, State.OK, str(snapshot)))
         else:
-            remedy = f"hf download {profile.checkpoint} --revision {profile.revision}"
+            remedy = f"hf download {checkpoint} --revision {revision}"
             checks.append(Check(name, State.OPTIONAL, "not in the local cache", remedy))
     return checks
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The cosmos_lite_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints quantised ahead of time: how one is made of a checkpoint, and which scheme runs."""
+"""Checkpoints quantised ahead of time: how one is made of a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from cosmos_lite_ros.policy.checkpoint import (
     is_stray,
 )
 from cosmos_lite_ros.policy.strict import check_tensors, unread_tensors
-from cosmos_lite_ros.quantize.manifest import MANIFEST_FILE, Manifest
-from cosmos_lite_ros.quantize.schemes import SCHEMES, Scheme, scheme
+from cosmos_lite_ros.quantize.manifest import Manifest
+from cosmos_lite_ros.quantize.schemes import SCHEMES, scheme
 from cosmos_lite_ros.quantize.staging import refuse_existing
 from cosmos_lite_ros.quantize.write import SHARD_BYTES, Order, write_artifact
 
@@ -113,24 +113,3 @@ def _copies(info: CheckpointInfo) -> Iterable[tuple[str, Path]]:
         for path in sorted(info.tokenizer_folder.glob(pattern)):
             if path.is_file():
                 yield f"text_tokenizer/{path.name}", path
-
-
-def scheme_of(info: CheckpointInfo, asked: str) -> Scheme | None:
-    """The scheme that runs: the artifact's or the one asked for; None: no scheme, as ``asked``.
-
-    Args:
-        info: of the checkpoint.
-        asked: name of a scheme, or empty to take what the checkpoint is.
-
-    Raises:
-        BadInputError: no such scheme.
-        CheckpointError: the artifact is of another one.
-    """
-    if info.scheme is None:
-        return scheme(asked) if asked else None
-    if asked in ("", info.scheme):
-        return scheme(info.scheme)
-    raise CheckpointError(
-        f"{info.folder} is an artifact of scheme {info.scheme}, scheme {asked} was asked for: ask "
-        f"for {info.scheme}, or quantise the source ({MANIFEST_FILE} names it) in {asked}"
-    )

@@ -10,12 +10,22 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from cosmos_lite_ros import __version__
 from cosmos_lite_ros.errors import BadInputError
+from cosmos_lite_ros.quantize.schemes import SCHEMES
 
-ProfileName = Literal["edge_rtx4090", "nano_bf16", "tiny"]
+ProfileName = Literal[
+    "edge_rtx4090",
+    "edge_interval",
+    "edge_a10g",
+    "edge_a10g_int8",
+    "nano_rtx4090",
+    "nano_bf16",
+    "nano_a10g",
+    "tiny",
+]
 PROFILE_NAMES: tuple[ProfileName, ...] = get_args(ProfileName)
 
 # The revisions of the published measurements. Edge's generator weights were replaced on
@@ -28,15 +38,21 @@ NANO_REVISION = "6706d7680581c255ff61e0f3bb49d90eac55c79e"
 
 @dataclass(frozen=True)
 class Profile:
-    """One profile.
+    """One profile: everything about a policy's place and arithmetic that a parameter may override.
 
     Attributes:
         checkpoint: Hugging Face id; empty for ``tiny``, which makes its own.
         revision: pinned commit of that id.
         device: ``cpu`` or ``cuda``.
-        dtype: ``float32`` or ``bfloat16``.
+        dtype: ``float32`` or ``bfloat16``: of all that the scheme leaves alone.
         family: ``edge`` or ``nano``.
+        scheme: of quantize.schemes; empty: ``dtype`` throughout.
+        gpu: the GPU that it is for; empty: none.
+        gpu_bytes: what must be free on the GPU, by policy.memory (a test holds it current).
         summary: one line for people.
+        accumulate, attention, text_residency, vae_offload: as in the engine's settings.
+        guidance_interval: guide only where lo < t < hi; empty: always. Steps, guidance and shift
+            are the published 2, 3 and 5 everywhere.
     """
 
     name: ProfileName
@@ -45,30 +61,59 @@ class Profile:
     device: str
     dtype: Literal["float32", "bfloat16"]
     family: Literal["edge", "nano"]
+    scheme: str
+    gpu: str
+    gpu_bytes: int
     summary: str
+    accumulate: Literal["fast", "accurate"] = "accurate"
+    attention: str = "auto"
+    text_residency: Literal["gpu", "pinned", "mmap", "none"] = "pinned"
+    vae_offload: Literal["none", "cpu"] = "none"
+    guidance_interval: tuple[float, float] | tuple[()] = ()
 
+    @property
+    def effective_scheme(self) -> str:
+        """The scheme's name, ``float32`` where nothing is in fewer bits than that."""
+        return self.scheme or ("bf16" if self.dtype == "bfloat16" else "float32")
+
+
+def _edge(name: ProfileName, scheme: str, gpu: str, need: int, text: str, **more: Any) -> Profile:
+    source = (EDGE, EDGE_REVISION, "cuda", "bfloat16", "edge")
+    return Profile(name, *source, scheme, gpu, need, text, **more)  # type: ignore[arg-type]
+
+
+def _nano(name: ProfileName, scheme: str, gpu: str, need: int, text: str) -> Profile:
+    source = (NANO, NANO_REVISION, "cuda", "bfloat16", "nano")
+    return Profile(name, *source, scheme, gpu, need, text)  # type: ignore[arg-type]
+
+
+_ADA = "RTX 4090, or any GPU with float8 arithmetic"
+_A10G = "A10G, or any Ampere GPU and newer"
 
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
-        Profile(
-            "edge_rtx4090",
-            EDGE,
-            EDGE_REVISION,
-            "cuda",
-            "bfloat16",
-            "edge",
-            "Edge in bfloat16 on a CUDA GPU",
+        _edge("edge_rtx4090", "fp8", _ADA, 2_180_000_000, "Edge in float8"),
+        _edge(
+            "edge_interval",
+            "fp8",
+            _ADA,
+            2_180_000_000,
+            "Edge in float8, guided in the first step only: 3 network evaluations instead of 4",
+            guidance_interval=(960.0, 1001.0),
         ),
-        Profile(
-            "nano_bf16",
-            NANO,
-            NANO_REVISION,
-            "cuda",
-            "bfloat16",
-            "nano",
-            "Nano in bfloat16 on a large CUDA GPU (about 33 GB)",
+        _edge(
+            "edge_a10g",
+            "int8wo",
+            _A10G,
+            1_940_000_000,
+            "Edge with int8 weights and the image encoder in host memory: saves memory, not time",
+            vae_offload="cpu",
         ),
+        _edge("edge_a10g_int8", "int8", _A10G, 2_180_000_000, "Edge in int8 arithmetic"),
+        _nano("nano_rtx4090", "fp8", _ADA, 8_020_000_000, "Nano in float8"),
+        _nano("nano_bf16", "bf16", "a GPU with 16 GB", 14_760_000_000, "Nano in bfloat16"),
+        _nano("nano_a10g", "int8", _A10G, 8_020_000_000, "Nano in int8 arithmetic"),
         Profile(
             "tiny",
             "",
@@ -76,10 +121,24 @@ PROFILES: dict[str, Profile] = {
             "cpu",
             "float32",
             "edge",
+            "",
+            "",
+            0,
             "random weights on a CPU: everything runs, the actions mean nothing",
         ),
     )
 }
+
+
+def profiles_that_run(capability: tuple[int, int], family: str = "") -> list[str]:
+    """Names of the profiles whose arithmetic a GPU of this compute capability has."""
+    return [
+        p.name
+        for p in PROFILES.values()
+        if p.device == "cuda"
+        and (not family or p.family == family)
+        and SCHEMES[p.effective_scheme].runs_on(capability)
+    ]
 
 
 def profile(name: str) -> Profile:

@@ -8,19 +8,19 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cosmos_lite_ros.contract.gripper import GripperMapping
 from cosmos_lite_ros.contract.robots import robot_type
 from cosmos_lite_ros.errors import EnvironmentLacksError
 from cosmos_lite_ros.policy.profiles import Profile, profile, tiny_checkpoint
+from cosmos_lite_ros.quantize.manifest import MANIFEST_FILE
 from cosmos_lite_ros.ros.policy_settings import PolicySettings
 
 if TYPE_CHECKING:
     from cosmos_lite_ros.contract.assembler import AssemblerSettings
     from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine
-
-_DTYPES = {"bf16": "bfloat16", "float32": "float32"}
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,25 @@ def engine_settings(settings: PolicySettings, checkpoint: str) -> EngineSettings
     from cosmos_lite_ros.policy.engine import EngineSettings, SamplerSettings
 
     chosen = profile(settings.profile)
-    interval = settings.guidance_interval
+    interval = settings.guidance_interval or chosen.guidance_interval
+    scheme: str = settings.scheme
+    dtype = "float32" if scheme == "float32" else "bfloat16"
+    if scheme == "auto":
+        stored = (Path(checkpoint).expanduser() / MANIFEST_FILE).is_file()
+        scheme, dtype = "" if stored else chosen.scheme, chosen.dtype
+
+    def of(asked: str, profiles: str) -> Any:
+        return profiles if asked == "auto" else asked
+
     return EngineSettings(
         checkpoint=checkpoint,
         revision=revision_of(settings, chosen),
         profile=settings.profile,
         device=chosen.device if settings.device == "auto" else settings.device,
-        dtype=chosen.dtype if settings.scheme == "auto" else _DTYPES[settings.scheme],
+        dtype=dtype,
+        scheme="" if scheme == "float32" else scheme,
+        accumulate=of(settings.accumulate, chosen.accumulate),
+        fallback=settings.fallback,
         action_arithmetic=settings.action_arithmetic,
         prompt_format=settings.prompt_format,
         sampler=SamplerSettings(
@@ -71,10 +83,10 @@ def engine_settings(settings: PolicySettings, checkpoint: str) -> EngineSettings
         seed=settings.seed,
         seed_mode=settings.seed_mode,
         text_cache_entries=settings.text_cache_entries,
-        text_residency=settings.text_residency,
+        text_residency=of(settings.text_residency, chosen.text_residency),
         cards=str(default_folder()) if settings.cards == "auto" else settings.cards,
-        attention=settings.attention,
-        vae_offload=settings.vae_offload,
+        attention=of(settings.attention, chosen.attention),
+        vae_offload=of(settings.vae_offload, chosen.vae_offload),
         threads=settings.threads or None,
     )
 

@@ -81,29 +81,49 @@ class PolicySettings:
     checkpoint: str = _p("", "folder or Hugging Face id; empty: the profile's")
     revision: str = _p("", "commit of a Hugging Face id; empty: the profile's")
     device: str = _p("auto", "auto (the profile's), cpu, cuda or cuda:N")
-    scheme: Literal["auto", "bf16", "float32"] = _p("auto", "arithmetic; auto: the profile's")
+    scheme: Literal["auto", "bf16", "fp8", "fp8_fast", "int8", "int8wo", "int4wo", "float32"] = _p(
+        "auto",
+        "precision of the generation tower's matrices; auto: what a quantised checkpoint is in, "
+        "else the profile's",
+    )
+    accumulate: Literal["auto", "fast", "accurate"] = _p(
+        "auto",
+        "with scheme fp8, how the GPU's matrix units add up: fast keeps fewer bits; auto: the "
+        "profile's",
+    )
+    fallback: Literal["refuse", "bf16"] = _p(
+        "refuse", "a kernel does not pass its self-test: load nothing, or run in bf16 and say so"
+    )
     action_arithmetic: Literal["float32", "server"] = _p(
         "float32", "arithmetic of the action block with scheme bf16; server: as the reference"
     )
     steps: int = _p(2, "denoising steps", "", (1, 8))
     guidance: float = _p(3.0, "guidance scale; 1: one network evaluation a step", "", (0.0, 100.0))
     guidance_interval: tuple[float, ...] = _p(
-        (), "guide only where LO < timestep < HI (0..1000); empty: always", length=(0, 2)
+        (),
+        "guide only where LO < timestep < HI (0..1000); empty: the profile's, which is always but "
+        "for edge_interval",
+        length=(0, 2),
     )
     shift: float = _p(5.0, "flow shift of the schedule", "", (0.01, 100.0))
     seed: int = _p(0, "seed of the noise", "", (0, 2**32 - 1))
     seed_mode: Literal["fixed", "advance"] = _p("fixed", "the same seed each time, or one more")
     prompt_format: Literal["auto", "json", "plain"] = _p("auto", "auto: by model family")
     text_cache_entries: int = _p(16, "instructions kept in the text cache", "", (1, 1024))
-    text_residency: Literal["gpu", "pinned", "mmap", "none"] = _p(
-        "pinned", "where the text half lies: on the GPU, in host memory, in the files, cards only"
+    text_residency: Literal["auto", "gpu", "pinned", "mmap", "none"] = _p(
+        "auto",
+        "where the text half lies: on the GPU, in host memory, in the files, cards only; auto: the "
+        "profile's",
     )
     cards: str = _p("auto", "folder of prompt cards; auto: the cache folder; empty: none")
-    attention: Literal["auto", "cudnn", "flash", "efficient", "math", "default"] = _p(
-        "auto", "backend of scaled dot product attention on the GPU"
+    attention: Literal["auto", "cudnn", "flash", "efficient", "math", "default", "int8qk"] = _p(
+        "auto",
+        "torch's attention by its backend, or int8qk: our own with 8-bit scores; auto: by the GPU",
     )
-    vae_offload: Literal["none", "cpu"] = _p(
-        "none", "cpu: the image encoder's weights in host memory, copied at every request"
+    vae_offload: Literal["auto", "none", "cpu"] = _p(
+        "auto",
+        "cpu: the image encoder's weights in host memory, copied at every request; auto: the "
+        "profile's",
     )
     threads: int = _p(0, "threads of torch on the CPU; 0: torch's own choice", "", (0, 1024))
 

@@ -72,7 +72,7 @@ def test_where_everything_needed_is_installed_the_exit_code_is_0() -> None:
     assert "everything that profile:=tiny and the demo need is here" in text
     names = {line.strip("│").split("│")[0].strip() for line in lines}
     assert {package.name for package in PACKAGES} <= names
-    assert {"Python", "GPU", "disk", "memory", "checkpoint of edge_rtx4090"} <= names
+    assert {"Python", "GPU", "disk", "memory", "checkpoint of Edge"} <= names
 
 
 def test_without_torch_and_ros_it_says_what_to_do_and_ends_with_3(tmp_path: Path) -> None:

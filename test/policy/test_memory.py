@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -17,10 +18,18 @@ import torch
 from cosmos_lite_ros.contract.prompt import Family
 from cosmos_lite_ros.errors import EnvironmentLacksError
 from cosmos_lite_ros.policy import memory
+from cosmos_lite_ros.policy.artifact import quantise_checkpoint
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, TensorFile, inspect
 from cosmos_lite_ros.policy.config import parse_config
 from cosmos_lite_ros.policy.encoder import encoder_tensors
-from cosmos_lite_ros.policy.memory import check_free, check_memory, needed_bytes
+from cosmos_lite_ros.policy.linears import Linears
+from cosmos_lite_ros.policy.memory import (
+    check_arithmetic,
+    check_free,
+    check_memory,
+    needed_bytes,
+)
+from cosmos_lite_ros.policy.profiles import PROFILES
 from cosmos_lite_ros.policy.random_checkpoint import (
     RELEASED,
     RELEASED_VAE,
@@ -30,10 +39,12 @@ from cosmos_lite_ros.policy.random_checkpoint import (
 from cosmos_lite_ros.policy.text_tower import TextTower
 from cosmos_lite_ros.policy.tiny import _transformer_config
 from cosmos_lite_ros.policy.tower import GenerationTower, arena_bytes
+from cosmos_lite_ros.quantize.schemes import SCHEMES, role_of
 
 from ..conftest import GOLDEN, REPOSITORY
 
 CPU = torch.device("cpu")
+SCHEMES_PAGE = REPOSITORY / "docs" / "reference" / "schemes.md"
 FAMILIES: tuple[Family, ...] = ("edge", "nano")
 
 
@@ -72,6 +83,57 @@ def test_the_forecast_is_what_is_held(family: Family, dtype: torch.dtype) -> Non
     assert text - 256 * 20 <= both <= text
 
 
+@pytest.mark.parametrize("name", [s.name for s in SCHEMES.values() if s.quantised])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_forecast_of_a_scheme_is_what_is_held(
+    family: Family, name: str, tmp_path: Path
+) -> None:
+    """Quantised while loading, and read from an artifact."""
+    info = inspect(str(GOLDEN / family / "checkpoint"))
+    quantise_checkpoint(str(info.folder), name, tmp_path / "artifact")
+    artifact = inspect(str(tmp_path / "artifact"))
+    dtype, scheme = torch.bfloat16, SCHEMES[name]
+    linears = Linears(scheme, dtype)
+    tower = GenerationTower.load(info, device=CPU, dtype=dtype, linears=linears, batch=2)
+    longer = sum(t.nbytes - t.numel() * dtype.itemsize for t in tower.heads.time)
+    encoder = sum(t.numel() for _, t in encoder_tensors(info)) * dtype.itemsize
+    arena = tower.arena.block.nbytes
+    held = tower.nbytes - longer + arena + memory._OVERHEAD_BYTES
+    found = needed_bytes(info, dtype, text_on_gpu=False, scheme=scheme, batch=2)
+    assert found == held + encoder
+    assert needed_bytes(artifact, dtype, text_on_gpu=False, batch=2) == found
+    away = needed_bytes(artifact, dtype, text_on_gpu=False, batch=2, vae_offload=True)
+    assert away == held + max(encoder - arena, 0)
+    plain = needed_bytes(info, dtype, text_on_gpu=False) - arena_bytes(info.config, dtype)
+    saved = (plain - (found - arena)) / (2 * sum(_quantised_values(info)))
+    # Of two bytes a value, less the scales; of the MLP's int4 three quarters.
+    assert 0.4 < saved < (0.75 if name == "int4wo" else 0.5)
+
+
+def _quantised_values(info: CheckpointInfo) -> list[int]:
+    shapes = {k: s for file in info.transformer_files for k, s in file.shapes.items()}
+    return [torch.Size(s).numel() for k, s in shapes.items() if role_of(k) is not None]
+
+
+@pytest.mark.parametrize("name", [p.name for p in PROFILES.values() if p.device == "cuda"])
+def test_profiles_state_what_they_need(name: str) -> None:
+    one = PROFILES[name]
+    scheme = SCHEMES[one.effective_scheme]
+    needed = needed_bytes(
+        released_info(one.family),
+        torch.bfloat16,
+        text_on_gpu=one.text_residency == "gpu",
+        scheme=scheme,
+        batch=2 if scheme.quantises_activations else 1,
+        vae_offload=one.vae_offload == "cpu",
+    )
+    # Rounded up to 10 MB.
+    assert needed <= one.gpu_bytes < needed + 20_000_000, needed
+    row = next(r for r in SCHEMES_PAGE.read_text().splitlines() if r.startswith(f"| `{name}`"))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[2:5] == [f"`{scheme.name}`", one.gpu, f"{one.gpu_bytes / 1e9:.2f} GB"]
+
+
 # Of the released weights: linears of the generation tower alone, then what must be free at most
 # for the policy to be admitted (what a card's ballast test leaves, less a CUDA context).
 @pytest.mark.parametrize(
@@ -105,24 +167,71 @@ def test_too_little_memory_is_refused_with_numbers() -> None:
 
 
 def test_the_check_asks_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU's answer is invented: there is none here."""
-    info = inspect(str(GOLDEN / "edge" / "checkpoint"))
+    """A GPU's answers are invented: there is none here."""
+    info = released_info("edge")
     needed = needed_bytes(info, torch.bfloat16, text_on_gpu=False)
     asked: list[torch.device] = []
-    free = [needed, needed - 1]
+    free = [needed, needed - 1, needed - 1, 1_000_000]
 
     def mem_get_info(device: torch.device) -> tuple[int, int]:
         asked.append(device)
         return free.pop(0), 8_000_000_000
 
+    capability = [(8, 6), (7, 5), (9, 0)]
     monkeypatch.setattr(torch.cuda, "mem_get_info", mem_get_info)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability.pop(0))
     gpu = torch.device("cuda:3")
     check_memory(info, gpu, torch.bfloat16, text_on_gpu=False)
-    with pytest.raises(EnvironmentLacksError, match=r"cuda:3 has 0\.\d\d GB free of 8\.00"):
+    with pytest.raises(EnvironmentLacksError, match=r"cuda:3 has 3\.43 GB free of 8\.00") as caught:
         check_memory(info, gpu, torch.bfloat16, text_on_gpu=False)
-    assert asked == [gpu, gpu]
+    # Of the schemes that Ampere has.
+    expected = (
+        r"on it, or try scheme int8 \(2\.\d\d GB\) or int8wo \(2\.\d\d GB\) or int4wo \(1\.\d"
+    )
+    assert re.search(expected, str(caught.value))
+    with pytest.raises(EnvironmentLacksError) as caught:
+        check_memory(info, gpu, torch.bfloat16, text_on_gpu=False)
+    assert str(caught.value).endswith("close other programs on it")
+    with pytest.raises(EnvironmentLacksError) as caught:
+        check_memory(info, gpu, torch.bfloat16, text_on_gpu=True, scheme=SCHEMES["fp8"])
+    assert str(caught.value).endswith("close other programs on it, or try text_residency:=pinned")
+    assert asked == [gpu] * 4
     check_memory(info, CPU, torch.bfloat16, text_on_gpu=False)
-    assert len(asked) == 2
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("scheme", "capability", "family", "end"),
+    [
+        ("fp8", (8, 6), "edge", "try profile edge_a10g or edge_a10g_int8"),
+        ("fp8_fast", (8, 0), "nano", "try profile nano_bf16 or nano_a10g"),
+        ("fp8", (11, 0), "nano", "try profile nano_bf16 or nano_a10g"),
+        ("int8", (7, 5), "edge", "no GPU profile runs there"),
+        ("bf16", (7, 0), "", "no GPU profile runs there"),
+    ],
+)
+def test_arithmetic_that_a_gpu_lacks(
+    scheme: str, capability: tuple[int, int], family: str, end: str
+) -> None:
+    with pytest.raises(EnvironmentLacksError) as caught:
+        check_arithmetic(scheme, capability, family)
+    message = str(caught.value)
+    major, minor = capability
+    assert message.startswith(
+        f"scheme {scheme} does not run on a GPU of compute capability {major}.{minor}, no "
+    )
+    assert message.endswith(end)
+    assert "\n" not in message
+
+
+def test_arithmetic_that_gpus_have() -> None:
+    for capability in ((8, 9), (9, 0), (10, 0), (12, 0)):
+        for scheme in (*SCHEMES, "float32"):
+            check_arithmetic(scheme, capability)
+    for capability in ((8, 0), (8, 6), (8, 7), (10, 3), (12, 1)):
+        for scheme in ("bf16", "int8", "int8wo", "int4wo"):
+            check_arithmetic(scheme, capability)
+    check_arithmetic("float32", (6, 1))
 
 
 _LOAD = """

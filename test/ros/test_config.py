@@ -16,8 +16,11 @@ pytest.importorskip("rclpy")
 from cosmos_lite_ros.contract.robots import ROBOTS
 from cosmos_lite_ros.execution.settings import ExecutorSettings
 from cosmos_lite_ros.policy.profiles import PROFILE_NAMES, PROFILES, profile
+from cosmos_lite_ros.policy.settings import check_settings
+from cosmos_lite_ros.quantize.schemes import SCHEME_NAMES
 from cosmos_lite_ros.ros.dds import dds_environment
 from cosmos_lite_ros.ros.parameters import build, flatten, specs
+from cosmos_lite_ros.ros.policy_loader import engine_settings
 from cosmos_lite_ros.ros.policy_settings import PolicySettings
 
 from .harness import NodeProcess, probe
@@ -141,13 +144,80 @@ def test_the_rviz_file_is_one() -> None:
 
 def test_profiles_are_pinned() -> None:
     assert tuple(PROFILES) == PROFILE_NAMES
-    assert profile("edge_rtx4090").revision == "3ea407af3e156c0af3b4bb6edd85842cc9a58777"
-    assert profile("nano_bf16").revision == "6706d7680581c255ff61e0f3bb49d90eac55c79e"
-    for name in ("edge_rtx4090", "nano_bf16"):
-        assert (profile(name).device, profile(name).dtype) == ("cuda", "bfloat16")
+    revisions = {
+        "edge": "3ea407af3e156c0af3b4bb6edd85842cc9a58777",
+        "nano": "6706d7680581c255ff61e0f3bb49d90eac55c79e",
+    }
+    for name, one in PROFILES.items():
+        if name != "tiny":
+            assert (one.family, one.revision) == (name[:4], revisions[name[:4]])
+            assert (one.device, one.dtype) == ("cuda", "bfloat16")
     assert (profile("tiny").device, profile("tiny").dtype) == ("cpu", "float32")
-    with pytest.raises(ValueError, match="expected one of edge_rtx4090, nano_bf16, tiny"):
-        profile("edge_a10g")
+    with pytest.raises(ValueError, match=r"expected one of edge_rtx4090, .*, tiny"):
+        profile("edge_a100")
+
+
+# profile -> scheme, where the image encoder's weights lie, guidance interval
+ARITHMETIC = {
+    "edge_rtx4090": ("fp8", "none", None),
+    "edge_interval": ("fp8", "none", (960.0, 1001.0)),
+    "edge_a10g": ("int8wo", "cpu", None),
+    "edge_a10g_int8": ("int8", "none", None),
+    "nano_rtx4090": ("fp8", "none", None),
+    "nano_bf16": ("bf16", "none", None),
+    "nano_a10g": ("int8", "none", None),
+    "tiny": ("", "none", None),
+}
+
+
+@pytest.mark.parametrize("name", PROFILE_NAMES)
+def test_what_a_profile_means_to_the_engine(name: str) -> None:
+    settings = engine_settings(build(PolicySettings, {"profile": name}), "checkpoint")
+    sampler = settings.sampler
+    assert (settings.scheme, settings.vae_offload, sampler.guidance_interval) == ARITHMETIC[name]
+    assert (sampler.steps, sampler.guidance, sampler.shift) == (2, 3.0, 5.0)
+    assert (settings.seed, settings.seed_mode) == (0, "fixed")
+    assert settings.dtype == ("float32" if name == "tiny" else "bfloat16")
+    assert (settings.accumulate, settings.fallback) == ("accurate", "refuse")
+    assert (settings.text_residency, settings.attention) == ("pinned", "auto")
+    check_settings(settings)
+
+
+def test_parameters_go_over_the_profile() -> None:
+    given: dict[str, Any] = {
+        "profile": "edge_a10g",
+        "scheme": "int4wo",
+        "vae_offload": "none",
+        "accumulate": "fast",
+        "fallback": "bf16",
+        "text_residency": "mmap",
+        "attention": "flash",
+        "guidance_interval": [500.0, 900.0],
+    }
+    values = {name: specs(PolicySettings)[name].check(value) for name, value in given.items()}
+    settings = engine_settings(build(PolicySettings, values), "checkpoint")
+    assert settings.scheme == "int4wo"
+    assert settings.sampler.guidance_interval == (500.0, 900.0)
+    for name in ("vae_offload", "accumulate", "fallback", "text_residency", "attention"):
+        assert getattr(settings, name) == given[name]
+    plain = build(PolicySettings, {"profile": "edge_rtx4090", "scheme": "float32"})
+    assert engine_settings(plain, "checkpoint").effective_scheme == "float32"
+    assert engine_settings(plain, "checkpoint").dtype == "float32"
+    plain = build(PolicySettings, {"profile": "tiny", "scheme": "bf16"})
+    assert engine_settings(plain, "checkpoint").dtype == "bfloat16"
+
+
+def test_an_artifact_brings_its_scheme_unless_one_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "artifact.json").touch()
+    settings = build(PolicySettings, {"profile": "edge_rtx4090"})
+    assert engine_settings(settings, str(tmp_path)).scheme == ""
+    assert engine_settings(settings, str(tmp_path)).dtype == "bfloat16"
+    settings = build(PolicySettings, {"profile": "edge_rtx4090", "scheme": "fp8"})
+    assert engine_settings(settings, str(tmp_path)).scheme == "fp8"
+
+
+def test_every_scheme_is_a_parameter_value() -> None:
+    assert specs(PolicySettings)["scheme"].choices == ("auto", *SCHEME_NAMES, "float32")
 
 
 def test_the_tiny_profile_makes_its_checkpoint_once(

@@ -385,9 +385,9 @@ def test_a_wrong_folder_ends_an_autostarted_policy_with_2(tmp_path: Path) -> Non
             {"max_image_age": 0.5},
             "'max_image_age' (did you mean 'max_image_age_s'?)",
         ),
-        ({"accumulate": "fast"}, "unknown parameter 'accumulate'"),
+        ({"scheme": "fp4"}, "parameter scheme is 'fp4', expected one of auto, bf16, fp8, fp8_fast"),
         ({"steps": 9}, "parameter steps is 9, expected 1 to 8"),
-        ({"profile": "edge"}, "profile is 'edge', expected one of edge_rtx4090, nano_bf16, tiny"),
+        ({"profile": "edge"}, "profile is 'edge', expected one of edge_rtx4090, edge_interval, "),
     ],
 )
 def test_bad_parameters_end_the_process_with_2(
