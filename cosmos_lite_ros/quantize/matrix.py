@@ -14,10 +14,12 @@ from typing import Final
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from cosmos_lite_ros.errors import BadInputError
-from cosmos_lite_ros.quantize.schemes import BLOCK, SCALE_FLOOR, Kind, data_shape, scale_shape
+from cosmos_lite_ros.kernels.gemm_int4wo import pack_int4, unpack_int4
+from cosmos_lite_ros.kernels.quantise import dequantise as dequantise_rows
+from cosmos_lite_ros.kernels.quantise import quantise_rows
+from cosmos_lite_ros.quantize.schemes import BLOCK, Kind, data_shape, scale_shape
 
 DATA_DTYPES: Final[dict[str, torch.dtype]] = {
     "e4m3": torch.float8_e4m3fn,
@@ -79,9 +81,7 @@ class QuantisedMatrix:
         self._check_rows(start_row, data, self.data.shape[1])
         for name, found, own in (("data", data, self.data), ("scale", scale, self.scale)):
             if found.dtype != own.dtype:
-                raise BadInputError(
-                    f"{name} is {found.dtype}, a {self.kind} matrix has {own.dtype}"
-                )
+                raise BadInputError(f"{name} is {found.dtype}, expected {own.dtype}")
         if scale.shape != (data.shape[0], *self.scale.shape[1:]):
             raise BadInputError(
                 f"scale is {list(scale.shape)} for data {list(data.shape)}, a {self.kind} matrix "
@@ -121,43 +121,23 @@ def empty_matrix(
 
 
 def quantise(rows: Tensor, kind: Kind, limit: float) -> tuple[Tensor, Tensor]:
-    """Stored values and scales of float32 rows [n, in]; rounds half to even."""
-    if kind == "int4":
-        return _quantise_int4(rows, limit)
-    scale = _scale(rows, limit)
-    scaled = (rows / scale[:, None]).clamp_(-limit, limit)
-    if kind == "int8":
-        # A row that is not finite has no values; its scale says so.
-        return scaled.nan_to_num_(0.0).round_().to(torch.int8), scale
-    return scaled.to(torch.float8_e4m3fn), scale
+    """Stored values and scales of rows [n, in], as ``kernels.quantise.quantise_rows`` makes them.
+
+    The same bits on a CPU and on a GPU.
+    """
+    count, columns = rows.shape
+    scale = torch.empty(scale_shape(kind, count, columns), dtype=torch.float32, device=rows.device)
+    whole = torch.int8 if kind == "int4" else DATA_DTYPES[kind]
+    data = torch.empty(rows.shape, dtype=whole, device=rows.device)
+    quantise_rows(rows, data, scale, limit, _block(kind))
+    return pack_int4(data) if kind == "int4" else data, scale
 
 
 def dequantise(data: Tensor, scale: Tensor, kind: Kind, dtype: torch.dtype) -> Tensor:
     """[out, in] in ``dtype`` from what ``quantise`` gave."""
-    wide = torch.promote_types(dtype, torch.float32)
-    if kind != "int4":
-        return (data.to(wide) * scale.to(wide)[:, None]).to(dtype)
-    values = unpack_int4(data).to(wide)
-    columns = values.shape[1]
-    spread = scale.to(wide).repeat_interleave(BLOCK, dim=1)[:, :columns]
-    return (values * spread).to(dtype)
+    values = unpack_int4(data) if kind == "int4" else data
+    return dequantise_rows(values, scale, dtype, _block(kind))
 
 
-def unpack_int4(packed: Tensor) -> Tensor:
-    """uint8 [n, in / 2] to int8 [n, in], -8..7."""
-    low, high = (packed & 15).to(torch.int8) - 8, (packed >> 4).to(torch.int8) - 8
-    return torch.stack([low, high], dim=-1).flatten(1)
-
-
-def _quantise_int4(rows: Tensor, limit: float) -> tuple[Tensor, Tensor]:
-    count, columns = rows.shape
-    padded = functional.pad(rows, (0, -columns % BLOCK)).view(count, -1, BLOCK)
-    scale = _scale(padded, limit)
-    values = (padded / scale[..., None]).clamp_(-limit, limit).nan_to_num_(0.0).round_()
-    stored = (values.view(count, -1)[:, :columns] + 8).to(torch.uint8)
-    return stored[:, 0::2] | (stored[:, 1::2] << 4), scale
-
-
-def _scale(rows: Tensor, limit: float) -> Tensor:
-    # amax and clamp hand NaN on.
-    return (rows.abs().amax(dim=-1) / limit).clamp_(min=SCALE_FLOOR)
+def _block(kind: Kind) -> int | None:
+    return BLOCK if kind == "int4" else None

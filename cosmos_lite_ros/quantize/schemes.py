@@ -23,8 +23,6 @@ ActivationKind = Literal["bf16", "token", "block"]
 ROLES: Final[tuple[Role, ...]] = ("qkv", "out", "up", "down")
 # Columns that share a scale, of int4 weights and of activations quantised by block.
 BLOCK: Final = 128
-# Scales are never smaller: a row of zeros gives zeros.
-SCALE_FLOOR: Final = 1e-12
 INT4_LIMIT: Final = 7.0
 
 Capability = tuple[int, int]
