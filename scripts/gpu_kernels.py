@@ -31,7 +31,7 @@ LAYERS = {
         28,
         {
             "rms_norm_3093x2048_delta": 2,
-            "qk_rope_3093x8x2x128_spare141": 1,
+            "qk_rope_3093x8x2x128_text141_spare0": 1,
             "relu2_3093x9216": 1,
             "heads_to_rows_3093x8x2x128": 1,
         },
@@ -40,7 +40,7 @@ LAYERS = {
         36,
         {
             "rms_norm_3093x4096_delta_twice": 2,
-            "qk_rope_3093x8x4x128_spare95_twice": 1,
+            "qk_rope_3093x8x4x128_text95_spare0_twice": 1,
             "swiglu_3093x12288": 1,
             "heads_to_rows_3093x8x4x128": 1,
         },

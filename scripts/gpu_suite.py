@@ -13,6 +13,7 @@ in the folder --out, both rewritten after every part.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import signal
@@ -20,21 +21,43 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 # Steady reserved memory of the targets and some room: what a ballast process leaves free.
-FREE_GB = {"edge": 4.5, "nano": 16.2}
+FREE_GB = {"bf16": {"edge": 4.5, "nano": 16.2}, "fp8": {"edge": 3.0, "nano": 9.0}}
+# What the schemes part measures one after the other: name -> fields of bench_common.Target.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "bf16": {"scheme": "bf16"},
+    "bf16 both branches": {"scheme": "bf16", "branches_per_pass": 2},
+    "fp8 accurate": {"scheme": "fp8"},
+    "fp8 fast": {"scheme": "fp8", "accumulate": "fast"},
+    "fp8 fast one branch": {"scheme": "fp8", "accumulate": "fast", "branches_per_pass": 1},
+    "fp8 fast interval": {
+        "scheme": "fp8",
+        "accumulate": "fast",
+        "guidance_interval": (960.0, 1001.0),
+    },
+    "fp8_fast": {"scheme": "fp8_fast"},
+    "int8": {"scheme": "int8"},
+    "int8wo": {"scheme": "int8wo"},
+    "int4wo": {"scheme": "int4wo"},
+}
 # part -> (seconds it may take, seconds without which it is not worth starting)
 PARTS: dict[str, tuple[int, int]] = {
     "checkpoint_edge": (90, 10),
     "request_edge": (150, 50),
+    "schemes_edge": (200, 30),
     "checkpoint_nano": (200, 30),
     "request_nano": (220, 80),
+    "schemes_nano": (300, 60),
     "fit_edge": (90, 25),
     "fit_nano": (150, 45),
+    "fit8_edge": (90, 25),
+    "fit8_nano": (150, 45),
     "soak_edge": (180, 60),
     "text_edge": (120, 25),
     "text_nano": (180, 50),
@@ -44,11 +67,12 @@ PARTS: dict[str, tuple[int, int]] = {
 _NOT_STARTED = "not started"
 
 
-def target(family: str, folder: Path, options: argparse.Namespace) -> Any:
-    """The policy under test, in bfloat16."""
+def target(family: str, folder: Path, options: argparse.Namespace, **more: Any) -> Any:
+    """The policy under test; in bfloat16 where nothing else is said."""
     from cosmos_lite_ros.policy.bench_common import Target
 
-    return Target(family, checkpoint=str(folder), device=options.device)  # type: ignore[arg-type]
+    fields = {"checkpoint": str(folder), "device": options.device, **more}
+    return Target(family, **fields)  # type: ignore[arg-type]
 
 
 def run_checkpoint(family: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -73,13 +97,65 @@ def run_request(family: str, folder: Path, options: argparse.Namespace) -> dict[
     return {"markdown": markdown(report), "report": report}
 
 
-def run_fit(family: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+def run_fit(
+    family: str, folder: Path, options: argparse.Namespace, scheme: str = "bf16"
+) -> dict[str, Any]:
     """``bench fit``."""
     from cosmos_lite_ros.policy.bench_fit import bench_fit
     from cosmos_lite_ros.policy.bench_tables import markdown
 
-    report = bench_fit(target(family, folder, options), round(FREE_GB[family] * 1e9), 50, say)
+    free = round(FREE_GB[scheme][family] * 1e9)
+    report = bench_fit(target(family, folder, options, scheme=scheme), free, 50, say)
     return {"markdown": markdown(report), "report": report}
+
+
+def run_fit8(family: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """``bench fit`` in fp8."""
+    return run_fit(family, folder, options, "fp8")
+
+
+def run_schemes(family: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """A short ``bench request`` of each variant."""
+    import torch
+
+    from cosmos_lite_ros.policy.bench_request import RequestOptions, bench_request
+
+    chosen = RequestOptions(calls=min(options.calls, 30), duty_calls=0, peers=False)
+    head = ["variant", "request ms", "p95", "encode", "denoise", "first / median", "steady GB"]
+    lines = [" | ".join(head), " | ".join("---" for _ in head)]
+    reports = {}
+    end = time.perf_counter() + options.limit_s - 15
+    for name, fields in VARIANTS.items():
+        if options.variants and name not in options.variants.split(","):
+            continue
+        if time.perf_counter() > end:
+            lines.append(f"{name} | not started")
+            continue
+        try:
+            r = bench_request(target(family, folder, options, **fields), chosen, say)
+        except Exception as error:  # the others still count
+            lines.append(f"{name} | {type(error).__name__}: {str(error)[:300]}")
+            say(traceback.format_exc())
+            continue
+        finally:
+            gc.collect()
+            torch.cuda.empty_cache()
+        reports[name] = r
+        steady = r["memory"]["steady"]["reserved"]
+        cells = [
+            r["request"]["median_ms"],
+            r["request"]["p95_ms"],
+            r["stages"]["encode_ms"],
+            r["stages"]["denoise_ms"],
+        ]
+        lines.append(
+            f"{name} | "
+            + " | ".join(f"{c:.1f}" for c in cells)
+            + f" | {r['first_after_ready']['first_over_median']:.3f} | {(steady or 0) / 1e9:.2f}"
+            + f" | load {r['load_s']:.1f} s, ready {r['load_s'] + r['warm_up_s']:.1f} s"
+        )
+        say(lines[-1])
+    return {"markdown": "\n".join(lines), "reports": reports}
 
 
 def run_soak(family: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -136,7 +212,9 @@ def run_compiled(family: str, folder: Path, options: argparse.Namespace) -> dict
 RUNS: dict[str, Callable[[str, Path, argparse.Namespace], dict[str, Any]]] = {
     "checkpoint": run_checkpoint,
     "request": run_request,
+    "schemes": run_schemes,
     "fit": run_fit,
+    "fit8": run_fit8,
     "soak": run_soak,
     "text": run_text,
     "compiled": run_compiled,
@@ -166,6 +244,7 @@ def start_part(name: str, seconds: float, options: argparse.Namespace) -> dict[s
         command += ["--limit-s", str(seconds)]
         command += ["--calls", str(options.calls), "--duty-calls", str(options.duty_calls)]
         command += ["--soak-requests", str(options.soak_requests), "--device", options.device]
+        command += ["--variants", options.variants]
         with log.open("w") as errors:
             process = subprocess.Popen(
                 command, stdout=errors, stderr=subprocess.STDOUT, start_new_session=True
@@ -269,6 +348,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=50)
     parser.add_argument("--duty-calls", type=int, default=10)
     parser.add_argument("--soak-requests", type=int, default=1000)
+    parser.add_argument("--variants", default="", help=f"some of {','.join(VARIANTS)}")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--result", help=argparse.SUPPRESS)
     parser.add_argument("--limit-s", type=float, default=600, help=argparse.SUPPRESS)

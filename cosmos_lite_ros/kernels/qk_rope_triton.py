@@ -54,6 +54,15 @@ def _norm_rotate(
 
 
 @triton.jit
+def _copy(source, target, inside, HALF: tl.constexpr):
+    """Both halves of heads, as they are."""
+    a = tl.load(source, mask=inside)
+    b = tl.load(source + HALF, mask=inside)
+    tl.store(target, a, mask=inside)
+    tl.store(target + HALF, b, mask=inside)
+
+
+@triton.jit
 def qk_rope_kernel(
     qkv_ptr,
     q_weight_ptr,
@@ -63,6 +72,9 @@ def qk_rope_kernel(
     q_ptr,
     k_ptr,
     v_ptr,
+    text_k_ptr,
+    text_v_ptr,
+    rows,
     qkv_stride,
     cos_stride,
     sin_stride,
@@ -73,6 +85,10 @@ def qk_rope_kernel(
     k_row,
     v_head,
     v_row,
+    text_k_head,
+    text_k_row,
+    text_v_head,
+    text_v_row,
     eps,
     K: tl.constexpr,
     G: tl.constexpr,
@@ -84,14 +100,31 @@ def qk_rope_kernel(
     KV_BLOCKS: tl.constexpr,
     TWICE: tl.constexpr,
 ):
-    """Blocks of query heads first, then of key heads, then of value heads."""
+    """Blocks of query heads first, then of key heads, then of value heads.
+
+    Programs from ``rows`` on copy the text; they have no queries.
+    """
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     lanes = tl.arange(0, HALF_BLOCK)
     in_half = lanes < HALF
     qkv_row = qkv_ptr + row * qkv_stride + lanes[None, :]
     cos_row, sin_row = cos_ptr + row * cos_stride, sin_ptr + row * sin_stride
-    if block < Q_BLOCKS:
+    if row >= rows:
+        text = row - rows
+        if (block >= Q_BLOCKS) & (block < Q_BLOCKS + KV_BLOCKS):
+            heads = ((block - Q_BLOCKS) * HEADS + tl.arange(0, HEADS))[:, None]
+            inside = (heads < K) & in_half[None, :]
+            source = text_k_ptr + text * text_k_row + heads * text_k_head + lanes[None, :]
+            target = k_ptr + row * k_row + heads * k_head + lanes[None, :]
+            _copy(source, target, inside, HALF)
+        elif block >= Q_BLOCKS + KV_BLOCKS:
+            heads = ((block - Q_BLOCKS - KV_BLOCKS) * HEADS + tl.arange(0, HEADS))[:, None]
+            inside = (heads < K) & in_half[None, :]
+            source = text_v_ptr + text * text_v_row + heads * text_v_head + lanes[None, :]
+            target = v_ptr + row * v_row + heads * v_head + lanes[None, :]
+            _copy(source, target, inside, HALF)
+    elif block < Q_BLOCKS:
         heads = (block * HEADS + tl.arange(0, HEADS))[:, None]
         inside = (heads < K * G) & in_half[None, :]
         source = qkv_row + heads * D
@@ -114,10 +147,7 @@ def qk_rope_kernel(
         inside = (heads < K) & in_half[None, :]
         source = qkv_row + (K * G + K + heads) * D
         target = v_ptr + row * v_row + heads * v_head + lanes[None, :]
-        a = tl.load(source, mask=inside)
-        b = tl.load(source + HALF, mask=inside)
-        tl.store(target, a, mask=inside)
-        tl.store(target + HALF, b, mask=inside)
+        _copy(source, target, inside, HALF)
 
 
 def launch(
@@ -132,14 +162,18 @@ def launch(
     v_out: Tensor,
     *,
     twice: bool,
+    text_keys: Tensor | None = None,
+    text_values: Tensor | None = None,
 ) -> None:
     """``qk_rope`` of checked arguments."""
     kv_heads, n, group, width = q_out.shape
     if n == 0:
         return
+    text_k = k_out[:, :0] if text_keys is None else text_keys
+    text_v = v_out[:, :0] if text_values is None else text_values
     q_blocks = triton.cdiv(kv_heads * group, HEADS)
     kv_blocks = triton.cdiv(kv_heads, HEADS)
-    qk_rope_kernel[(n, q_blocks + 2 * kv_blocks)](
+    qk_rope_kernel[(n + text_k.shape[1], q_blocks + 2 * kv_blocks)](
         qkv,
         q_weight,
         k_weight,
@@ -148,12 +182,17 @@ def launch(
         q_out,
         k_out,
         v_out,
+        text_k,
+        text_v,
+        n,
         qkv.stride(0),
         cos.stride(0),
         sin.stride(0),
         *q_out.stride()[:3],
         *k_out.stride()[:2],
         *v_out.stride()[:2],
+        *text_k.stride()[:2],
+        *text_v.stride()[:2],
         eps,
         K=kv_heads,
         G=group,

@@ -16,13 +16,18 @@ from cosmos_lite_ros.kernels.dispatch import check, inner_dtype, on_gpu
 NORM_FLOOR = 1e-12
 
 
-def rms_silu(x: Tensor, gamma: Tensor, out: Tensor, *, silu: bool = True) -> None:
+def rms_silu(
+    x: Tensor, gamma: Tensor, out: Tensor, *, bias: Tensor | None = None, silu: bool = True
+) -> None:
     """``out = silu(x / max(|x|, 1e-12) * sqrt(C) * gamma)``, in float32, rounded once.
+
+    With a bias (of the convolution before), ``x + bias`` rounded takes the place of x.
 
     Args:
         x: [P, C] float32 or bfloat16, the pixels of a channels-last image; rows may be strided.
         gamma: [C] of x's dtype.
         out: [P, C] of x's dtype; may be x.
+        bias: [C] of x's dtype.
         silu: False leaves the activation out.
 
     Raises:
@@ -32,16 +37,22 @@ def rms_silu(x: Tensor, gamma: Tensor, out: Tensor, *, silu: bool = True) -> Non
     check("x", x, (x.shape[0], gamma.shape[0]))
     check("gamma", gamma, gamma.shape, x.dtype)
     check("out", out, x.shape, x.dtype)
-    if on_gpu(x, gamma, out):
+    if bias is not None:
+        check("bias", bias, gamma.shape, x.dtype)
+    if on_gpu(x, gamma, out, *(() if bias is None else (bias,))):
         from cosmos_lite_ros.kernels.rms_silu_triton import launch
 
-        launch(x, gamma, out, silu=silu)
+        launch(x, gamma, out, bias=bias, silu=silu)
     else:
-        rms_silu_twin(x, gamma, out, silu=silu)
+        rms_silu_twin(x, gamma, out, bias=bias, silu=silu)
 
 
-def rms_silu_twin(x: Tensor, gamma: Tensor, out: Tensor, *, silu: bool = True) -> None:
+def rms_silu_twin(
+    x: Tensor, gamma: Tensor, out: Tensor, *, bias: Tensor | None = None, silu: bool = True
+) -> None:
     """``rms_silu`` in torch, on any device; float64 tensors are computed in float64."""
+    if bias is not None:
+        x = x + bias
     wide = x.to(inner_dtype(x))
     length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).clamp_min_(NORM_FLOOR)
     scaled = (wide / length).mul_(gamma.to(wide.dtype) * math.sqrt(x.shape[1]))

@@ -24,6 +24,7 @@ WARPS = 4
 @triton.jit
 def rms_silu_kernel(
     x_ptr,
+    bias_ptr,
     gamma_ptr,
     out_ptr,
     x_stride,
@@ -34,6 +35,7 @@ def rms_silu_kernel(
     C: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
+    BIAS: tl.constexpr,
     SILU: tl.constexpr,
 ):
     """The floor by comparison: a maximum would turn the length of a row with NaN into it."""
@@ -42,6 +44,9 @@ def rms_silu_kernel(
     inside = (row < rows)[:, None] & (columns < C)[None, :]
     x = tl.load(x_ptr + row[:, None] * x_stride + columns[None, :], mask=inside, other=0.0)
     gamma = tl.load(gamma_ptr + columns, mask=columns < C, other=0.0).to(tl.float32) * root
+    if BIAS:
+        bias = tl.load(bias_ptr + columns, mask=columns < C, other=0.0).to(tl.float32)
+        x = (x.to(tl.float32) + bias[None, :]).to(x.dtype)
     wide = x.to(tl.float32)
     length = tl.sqrt(tl.sum(wide * wide, axis=1))
     length = tl.where(length < floor, floor, length)
@@ -52,7 +57,7 @@ def rms_silu_kernel(
     tl.store(out, y.to(x.dtype), mask=inside)
 
 
-def launch(x: Tensor, gamma: Tensor, out: Tensor, *, silu: bool) -> None:
+def launch(x: Tensor, gamma: Tensor, out: Tensor, *, bias: Tensor | None, silu: bool) -> None:
     """``rms_silu`` of checked arguments."""
     rows, channels = x.shape
     if rows == 0:
@@ -61,6 +66,7 @@ def launch(x: Tensor, gamma: Tensor, out: Tensor, *, silu: bool) -> None:
     rows_per_program = max(ELEMENTS // block, 1)
     rms_silu_kernel[(triton.cdiv(rows, rows_per_program),)](
         x,
+        gamma if bias is None else bias,
         gamma,
         out,
         x.stride(0),
@@ -71,6 +77,7 @@ def launch(x: Tensor, gamma: Tensor, out: Tensor, *, silu: bool) -> None:
         C=channels,
         BLOCK=block,
         ROWS=rows_per_program,
+        BIAS=bias is not None,
         SILU=silu,
         num_warps=WARPS,
         enable_fp_fusion=True,

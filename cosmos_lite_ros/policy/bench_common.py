@@ -35,14 +35,16 @@ from cosmos_lite_ros.policy.checkpoint import inspect
 from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine
 from cosmos_lite_ros.policy.process import host_anonymous_bytes
 from cosmos_lite_ros.policy.random_checkpoint import make_random
+from cosmos_lite_ros.policy.sampler import SamplerSettings
 from cosmos_lite_ros.policy.settings import device_of
 from cosmos_lite_ros.policy.tokenizer import PromptTokenizer
+from cosmos_lite_ros.quantize.schemes import SCHEME_NAMES
 
 T = TypeVar("T")
 Report = dict[str, Any]
 Say = Callable[[str], None]
 
-SCHEMES: Final = {"bf16": "bfloat16", "float32": "float32"}
+SCHEMES: Final = ("float32", *SCHEME_NAMES)
 SIZES: Final = ("released", "tiny")
 # Tokens of a usual prompt and of the unconditional one, in the released tokenizers.
 TEXT_LENGTHS: Final[dict[Family, tuple[int, int]]] = {"edge": (141, 12), "nano": (95, 10)}
@@ -60,9 +62,11 @@ class Target:
         family: edge or nano; checked against the checkpoint's.
         checkpoint: folder; empty: random weights, made for the occasion.
         size: of random weights, ``released`` or ``tiny``.
-        scheme: bf16 or float32.
+        scheme: one of quantize.schemes, or float32.
         device: cpu, cuda or cuda:N.
         text_residency: where the text tower's weights lie.
+        accumulate, attention, branches_per_pass: as ``EngineSettings`` has them.
+        guidance_interval: low and high timestep of guidance; None guides every step.
     """
 
     family: Family
@@ -71,13 +75,17 @@ class Target:
     scheme: str = "bf16"
     device: str = "cuda"
     text_residency: Any = "pinned"
+    accumulate: Any = "accurate"
+    attention: str = "auto"
+    branches_per_pass: int = 0
+    guidance_interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be benched."""
         for name, allowed in (
             ("family", tuple(TEXT_LENGTHS)),
             ("size", SIZES),
-            ("scheme", tuple(SCHEMES)),
+            ("scheme", SCHEMES),
         ):
             if getattr(self, name) not in allowed:
                 raise BadInputError(
@@ -99,7 +107,12 @@ class Target:
             "checkpoint": str(folder),
             "profile": "bench",
             "device": self.device,
-            "dtype": SCHEMES[self.scheme],
+            "dtype": "float32" if self.scheme == "float32" else "bfloat16",
+            "scheme": "" if self.scheme == "float32" else self.scheme,
+            "accumulate": self.accumulate,
+            "attention": self.attention,
+            "branches_per_pass": self.branches_per_pass,
+            "sampler": SamplerSettings(guidance_interval=self.guidance_interval),
             "seed_mode": "advance",
             "text_residency": self.text_residency,
             **changes,

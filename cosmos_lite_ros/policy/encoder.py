@@ -23,6 +23,7 @@ from cosmos_lite_ros.contract.constants import (
     COMPOSED_WIDTH,
 )
 from cosmos_lite_ros.errors import CheckpointError
+from cosmos_lite_ros.kernels.residual_add import residual_add
 from cosmos_lite_ros.kernels.rms_silu import rms_silu
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, read_tensors
 from cosmos_lite_ros.policy.layout import LATENT_CHANNELS, LATENT_HEIGHT, LATENT_WIDTH
@@ -166,22 +167,31 @@ class ImageEncoder2d:
         latent = (mu - self._mean) * self._scale
         return latent[:, :LATENT_HEIGHT, :LATENT_WIDTH].float()
 
-    def _conv(self, name: str, x: Tensor, *, stride: int = 1, padding: int = 0) -> Tensor:
+    def _conv(
+        self, name: str, x: Tensor, *, stride: int = 1, padding: int = 0, bias: bool = True
+    ) -> Tensor:
+        """bias: False leaves it to the kernel that follows: torch adds it in a pass of its own."""
         w = self._w
-        return functional.conv2d(x, w[f"{name}.weight"], w[f"{name}.bias"], stride, padding)
+        added = w[f"{name}.bias"] if bias else None
+        return functional.conv2d(x, w[f"{name}.weight"], added, stride, padding)
 
-    def _norm(self, name: str, x: Tensor, *, silu: bool = True) -> Tensor:
-        _, c, h, w = x.shape
-        rows = x.permute(0, 2, 3, 1).reshape(h * w, c)
+    def _norm(self, name: str, x: Tensor, *, bias: str = "", silu: bool = True) -> Tensor:
+        """bias: name of the convolution whose bias x lacks."""
+        rows = _rows(x)
         out = torch.empty_like(rows)
-        rms_silu(rows, self._w[f"{name}.gamma"], out, silu=silu)
-        return out.view(1, h, w, c).permute(0, 3, 1, 2)
+        added = self._w[f"{bias}.bias"] if bias else None
+        rms_silu(rows, self._w[f"{name}.gamma"], out, bias=added, silu=silu)
+        return _image(out, x)
 
     def _residual(self, name: str, x: Tensor) -> Tensor:
-        h = self._conv(f"{name}.conv1", self._norm(f"{name}.norm1", x), padding=1)
-        h = self._conv(f"{name}.conv2", self._norm(f"{name}.norm2", h), padding=1)
-        shortcut = f"{name}.conv_shortcut"
-        return h + (self._conv(shortcut, x) if f"{shortcut}.weight" in self._w else x)
+        first, second, shortcut = f"{name}.conv1", f"{name}.conv2", f"{name}.conv_shortcut"
+        h = self._conv(first, self._norm(f"{name}.norm1", x), padding=1, bias=False)
+        h = self._norm(f"{name}.norm2", h, bias=first)
+        h = self._conv(second, h, padding=1, bias=False)
+        around = self._conv(shortcut, x) if f"{shortcut}.weight" in self._w else x
+        rows = _rows(h)
+        residual_add(rows, self._w[f"{second}.bias"], _rows(around), rows)
+        return _image(rows, h)
 
     def _down(self, block: int, x: Tensor, *, last: bool) -> Tensor:
         name = f"{_DOWN_PREFIX}{block}"
@@ -203,6 +213,17 @@ class ImageEncoder2d:
         out = functional.scaled_dot_product_attention(q, k, v)
         out = out.reshape(1, h, w, c).permute(0, 3, 1, 2)
         return x + self._conv(f"{name}.proj", out)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """[1, C, h, w], channels last, as its pixels [h * w, C]."""
+    return x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
+
+
+def _image(rows: Tensor, like: Tensor) -> Tensor:
+    """Pixels back in the shape of ``like``."""
+    _, c, h, w = like.shape
+    return rows.view(1, h, w, c).permute(0, 3, 1, 2)
 
 
 def _average(x: Tensor, channels: int, *, time: int, space: int) -> Tensor:

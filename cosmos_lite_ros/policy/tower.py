@@ -300,9 +300,9 @@ class GenerationTower:
                 k,
                 v,
                 twice=self.twice,
+                text_keys=branch.keys[i],
+                text_values=branch.values[i],
             )
-            k[:, n:] = branch.keys[i]
-            v[:, n:] = branch.values[i]
             queries = q[:, first:].reshape(1, c.kv_heads, m * group, c.head_dim)
             with sdpa_backend(self.device, self.attention):
                 out = functional.scaled_dot_product_attention(queries, k[None], v[None])

@@ -20,6 +20,7 @@ from .makers import SMALL
 from .makers import heads_to_rows as heads_to_rows_case
 from .makers import qk_rope as qk_rope_case
 from .makers import relu2 as relu2_case
+from .makers import residual_add as residual_add_case
 from .makers import rms_norm as rms_norm_case
 from .makers import rms_silu as rms_silu_case
 from .makers import swiglu as swiglu_case
@@ -37,6 +38,8 @@ BROKEN = [
     (swiglu_case(3, 64), "gate_up", (2, 70)),
     (rms_silu_case(20, 48), "x", (17, 5)),
     (rms_silu_case(20, 48, silu=False), "x", (17, 5)),
+    (rms_silu_case(20, 48, bias=True), "bias", (5,)),
+    (residual_add_case(20, 48), "shortcut", (17, 5)),
     (heads_to_rows_case(3, 2, 2, 16), "attn", (1, 2, 0, 3)),
 ]
 

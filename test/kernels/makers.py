@@ -116,10 +116,14 @@ def qk_rope(
     width: int,
     *,
     spare: int = 0,
+    text: int = 0,
     twice: bool = False,
     strided: bool = False,
 ) -> Case:
-    """spare: rows of k_out and v_out behind the written ones; strided: all outputs are views."""
+    """text: rows of text keys and values; spare: rows of k_out and v_out behind the written ones.
+
+    strided: all outputs are views.
+    """
 
     def make(dtype: torch.dtype, device: str) -> Arguments:
         s = Source(rows * width + group, dtype, device)
@@ -133,18 +137,22 @@ def qk_rope(
             "sin": sin,
             "eps": 1e-6,
             "q_out": s.empty(kv_heads, rows, group, width),
-            "k_out": s.empty(kv_heads, rows + spare, width),
-            "v_out": s.empty(kv_heads, rows + spare, width),
+            "k_out": s.empty(kv_heads, rows + text + spare, width),
+            "v_out": s.empty(kv_heads, rows + text + spare, width),
             "twice": twice,
         }
+        if text:
+            # As views of longer buffers, as a text slot has them.
+            for name in ("text_keys", "text_values"):
+                arguments[name] = s.normal(kv_heads, text + 3, width)[:, :text]
         if strided:
-            pair = s.empty(rows + spare, kv_heads, 2, width)
+            pair = s.empty(rows + text + spare, kv_heads, 2, width)
             arguments["k_out"] = pair[:, :, 0].transpose(0, 1)
             arguments["v_out"] = pair[:, :, 1].transpose(0, 1)
             arguments["q_out"] = s.empty(rows, kv_heads, group, width).transpose(0, 1)
         return arguments
 
-    flags = f"_spare{spare}{'_twice' * twice}{'_strided' * strided}"
+    flags = f"_text{text}_spare{spare}{'_twice' * twice}{'_strided' * strided}"
     return Case(
         f"qk_rope_{rows}x{kv_heads}x{group}x{width}{flags}",
         "qk_rope",
@@ -176,21 +184,41 @@ def swiglu(rows: int, width: int, *, strided: bool = False) -> Case:
     return Case(f"swiglu_{rows}x{width}{'_strided' * strided}", "activation", "swiglu", make)
 
 
-def rms_silu(pixels: int, channels: int, *, silu: bool = True, strided: bool = False) -> Case:
+def rms_silu(
+    pixels: int, channels: int, *, bias: bool = False, silu: bool = True, strided: bool = False
+) -> Case:
     def make(dtype: torch.dtype, device: str) -> Arguments:
         s = Source(pixels + channels, dtype, device)
         room = channels + 16 * strided
         x = s.normal(pixels, room, scale=5.0)
-        x[0] = 0.0  # a row without a direction
+        if not bias:
+            x[0] = 0.0  # a row without a direction
         return {
             "x": x[:, :channels],
             "gamma": s.gain(channels),
             "out": s.empty(pixels, room)[:, :channels],
+            "bias": s.normal(channels) if bias else None,
             "silu": silu,
         }
 
-    flags = f"{'_linear' * (not silu)}{'_strided' * strided}"
-    return Case(f"rms_silu_{pixels}x{channels}{flags}", "rms_silu", "rms_silu", make)
+    flags = f"{'_bias' * bias}{'_linear' * (not silu)}{'_strided' * strided}"
+    name = f"rms_silu_{pixels}x{channels}{flags}"
+    return Case(name, "rms_silu", "rms_silu", make, roundings=1 + 4 * bias)
+
+
+def residual_add(pixels: int, channels: int, *, strided: bool = False) -> Case:
+    def make(dtype: torch.dtype, device: str) -> Arguments:
+        s = Source(pixels + channels, dtype, device)
+        room = channels + 16 * strided
+        return {
+            "x": s.normal(pixels, room)[:, :channels],
+            "bias": s.normal(channels),
+            "shortcut": s.normal(pixels, room)[:, :channels],
+            "out": s.empty(pixels, room)[:, :channels],
+        }
+
+    name = f"residual_add_{pixels}x{channels}{'_strided' * strided}"
+    return Case(name, "residual_add", "residual_add", make, roundings=2)
 
 
 def heads_to_rows(
@@ -222,7 +250,9 @@ SMALL = [
     rms_norm(1, 24),
     qk_rope(3, 8, 2, 128, spare=4),
     qk_rope(3, 8, 4, 128, spare=4, twice=True),
+    qk_rope(3, 8, 2, 128, text=2, spare=1),
     qk_rope(5, 3, 2, 24, spare=1, twice=True, strided=True),
+    qk_rope(3, 9, 1, 24, text=4, strided=True),
     qk_rope(2, 9, 1, 16, strided=True),
     relu2(3, 2000),
     relu2(2, 4100, strided=True),
@@ -232,6 +262,10 @@ SMALL = [
     rms_silu(9, 320),
     rms_silu(5, 640, silu=False),
     rms_silu(7, 48, strided=True),
+    rms_silu(9, 160, bias=True),
+    residual_add(37, 160),
+    residual_add(5, 640),
+    residual_add(7, 48, strided=True),
     heads_to_rows(3, 8, 2, 128),
     heads_to_rows(2, 8, 4, 128, strided=True),
     heads_to_rows(5, 3, 2, 24, strided=True),
@@ -241,14 +275,17 @@ REAL = [
     rms_norm(3093, 2048, delta=True),
     rms_norm(3093, 4096, delta=True, twice=True),
     rms_norm(33, 2048, delta=True),
-    qk_rope(3093, 8, 2, 128, spare=141),
-    qk_rope(3093, 8, 4, 128, spare=95, twice=True),
+    qk_rope(3093, 8, 2, 128, text=141),
+    qk_rope(3093, 8, 4, 128, text=95, twice=True),
     relu2(3093, 9216),
     swiglu(3093, 12288),
     rms_silu(272 * 368, 160),
     rms_silu(136 * 184, 320),
     rms_silu(68 * 92, 640),
     rms_silu(34 * 46, 640),
+    rms_silu(272 * 368, 160, bias=True),
+    residual_add(272 * 368, 160),
+    residual_add(34 * 46, 640),
     heads_to_rows(3093, 8, 2, 128),
     heads_to_rows(3093, 8, 4, 128),
 ]
@@ -266,6 +303,8 @@ def error_limit(case: Case, dtype: torch.dtype, name: str, exact: Tensor) -> Ten
         half = exact.shape[-1] // 2
         size = torch.hypot(exact[..., :half], exact[..., half:]).repeat_interleave(2, -1)
         size = size.unflatten(-1, (half, 2)).transpose(-1, -2).flatten(-2)
+    if case.function == "residual_add":
+        size = size + 8.0  # the first sum, which is rounded too
     roundings = 1 if name == "x" else case.roundings
     step = {torch.float64: 1e-12, torch.float32: 4e-6, torch.bfloat16: 2.0**-8 * 1.01}[dtype]
     if case.function == "heads_to_rows" or name == "v_out":

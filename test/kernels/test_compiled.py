@@ -25,6 +25,7 @@ from cosmos_lite_ros.kernels import (
     activation_triton,
     gather_triton,
     qk_rope_triton,
+    residual_add_triton,
     rms_norm_triton,
     rms_silu_triton,
 )
@@ -32,20 +33,29 @@ from cosmos_lite_ros.kernels import (
 from . import makers
 from .makers import Case
 
-MODULES = (activation_triton, gather_triton, qk_rope_triton, rms_norm_triton, rms_silu_triton)
+MODULES = (
+    activation_triton,
+    gather_triton,
+    qk_rope_triton,
+    residual_add_triton,
+    rms_norm_triton,
+    rms_silu_triton,
+)
 OBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 LAUNCH_OPTIONS = ("num_warps", "enable_fp_fusion")
 # One of each at the networks' widths; rows do not matter to the compiler.
 CASES = [
     makers.rms_norm(9, 2048, delta=True),
     makers.rms_norm(9, 4096, delta=True, twice=True),
-    makers.qk_rope(9, 8, 2, 128, spare=141),
-    makers.qk_rope(9, 8, 4, 128, spare=95, twice=True),
+    makers.qk_rope(9, 8, 2, 128, text=141),
+    makers.qk_rope(9, 8, 4, 128, text=95, twice=True),
     makers.relu2(9, 9216),
     makers.swiglu(9, 12288),
     makers.rms_silu(9, 160),
     makers.rms_silu(9, 320),
     makers.rms_silu(9, 640),
+    makers.residual_add(9, 160),
+    makers.residual_add(9, 640),
     makers.heads_to_rows(9, 8, 2, 128),
     makers.heads_to_rows(9, 8, 4, 128),
 ]
@@ -118,8 +128,10 @@ def test_kernels_compile_to_16_byte_accesses_without_spills(
     stores = {a for a in accesses if a.startswith("st")}
     loads = [a for a in accesses if a.startswith("ld")]
     assert stores == {"st.global.v4.b32"}
-    # Up to one load of another width: a gain that is read once a program.
-    assert len([a for a in loads if a != "ld.global.v4.b32"]) <= (case.function == "rms_silu")
+    # Up to one load of another width: a gain or bias that is read once a program.
+    assert len([a for a in loads if a != "ld.global.v4.b32"]) <= (
+        case.function in ("rms_silu", "residual_add")
+    )
     cubin = tmp_path / "kernel.cubin"
     cubin.write_bytes(compiled.asm["cubin"])
     usage = subprocess.run(

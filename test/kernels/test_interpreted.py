@@ -65,6 +65,8 @@ def test_a_nan_reaches_what_it_reaches_in_the_twin(interpreted: dict[str, Tensor
         {"q_out": 0, "k_out": 0, "v_out": 1},
         *({"out": 1},) * 3,
         *({"out": 48},) * 2,
+        {"out": 20 * 48},
+        {"out": 1},
         {"out": 1},
     ]
     found = [

@@ -20,6 +20,7 @@ from cosmos_lite_ros.kernels import dispatch
 from cosmos_lite_ros.kernels.activation import relu2, swiglu
 from cosmos_lite_ros.kernels.gather import heads_to_rows
 from cosmos_lite_ros.kernels.qk_rope import qk_rope
+from cosmos_lite_ros.kernels.residual_add import residual_add
 from cosmos_lite_ros.kernels.rms_norm import rms_norm
 from cosmos_lite_ros.kernels.rms_silu import rms_silu
 
@@ -42,9 +43,11 @@ def exact(case: Case) -> dict[str, Tensor]:
         gate, up = a["gate_up"].tensor_split(2, dim=1)
         return {"out": gate * torch.sigmoid(gate) * up}
     if case.function == "rms_silu":
-        x = a["x"]
+        x = a["x"] if a["bias"] is None else a["x"] + a["bias"]
         y = x / x.pow(2).sum(1, True).sqrt().clamp(min=1e-12) * x.shape[1] ** 0.5 * a["gamma"]
         return {"out": y * torch.sigmoid(y) if a["silu"] else y}
+    if case.function == "residual_add":
+        return {"out": a["x"] + a["bias"] + a["shortcut"]}
     if case.function == "heads_to_rows":
         return {"out": torch.stack([a["attn"][:, n].flatten() for n in range(a["out"].shape[0])])}
     kv_heads, rows, group, width = a["q_out"].shape
@@ -63,6 +66,10 @@ def exact(case: Case) -> dict[str, Tensor]:
         found["k_out"][k, :rows] = head(kv_heads * group + k, a["k_weight"])
         start = (kv_heads * (group + 1) + k) * width
         found["v_out"][k, :rows] = a["qkv"][:, start : start + width]
+        if "text_keys" in a:
+            end = rows + a["text_keys"].shape[1]
+            found["k_out"][k, rows:end] = a["text_keys"][k]
+            found["v_out"][k, rows:end] = a["text_values"][k]
     return found
 
 
@@ -90,6 +97,18 @@ def test_norms_are_bit_equal_to_the_reference_modules(dtype: torch.dtype) -> Non
 def test_rounding_once_and_twice_differ_in_bfloat16() -> None:
     once, twice = (makers.rms_norm(3, 2048, twice=t).run("public", torch.bfloat16) for t in (0, 1))
     assert 0.05 < (once["out"] != twice["out"]).float().mean() < 0.6
+
+
+def test_bias_and_shortcut_round_as_two_additions() -> None:
+    a = makers.residual_add(37, 160).make(torch.bfloat16, "cpu")
+    expected = (a["x"] + a["bias"]) + a["shortcut"]
+    residual_add(**a)
+    assert torch.equal(a["out"], expected)
+    b = makers.rms_silu(9, 160, bias=True).make(torch.bfloat16, "cpu")
+    expected = torch.empty_like(b["out"])
+    rms_silu(b["x"] + b["bias"], b["gamma"], expected)
+    rms_silu(**b)
+    assert torch.equal(b["out"], expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
