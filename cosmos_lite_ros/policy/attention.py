@@ -8,7 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-ATTENTION = ("auto", "cudnn", "flash", "efficient", "math", "default")
+# torch's scaled dot product attention by backend, and our own with int8 scores.
+INT8QK = "int8qk"
+ATTENTION = ("auto", "cudnn", "flash", "efficient", "math", "default", INT8QK)
+# GPUs whose matrix units add in float16 twice as fast as in float32: GeForce of these generations.
+_FLOAT16_SUMS = ((8, 6), (8, 9), (12, 0))
 
 
 def attention_backend(device: torch.device, name: str = "auto") -> str:
@@ -16,6 +20,8 @@ def attention_backend(device: torch.device, name: str = "auto") -> str:
 
     ``auto`` is cuDNN on compute capability 9 and newer, flash on older GPUs.
     """
+    if name == INT8QK:
+        return name
     if device.type != "cuda":
         return "default"
     if name == "auto":
@@ -37,3 +43,10 @@ def sdpa_backend(device: torch.device, name: str) -> AbstractContextManager[None
         "math": SDPBackend.MATH,
     }[effective]
     return sdpa_kernel(chosen)
+
+
+def float16_sums(device: torch.device) -> bool:
+    """Whether int8qk adds probabilities times values in float16, 64 at a time."""
+    if device.type != "cuda":
+        return False
+    return torch.cuda.get_device_capability(device) in _FLOAT16_SUMS

@@ -30,6 +30,7 @@ from cosmos_lite_ros.policy.layout import LATENT_CHANNELS, LATENT_HEIGHT, LATENT
 
 _PIXEL_PATCH = 2
 _ALIGN = 256
+_CHANNELS = 16
 _DOWN_PREFIX = "encoder.down_blocks."
 
 
@@ -101,6 +102,8 @@ class ImageEncoder2d:
             )
         weights: dict[str, Tensor] = {}
         for name, tensor in encoder_tensors(info):
+            if name == "encoder.conv_in.weight" and device.type == "cuda":
+                tensor = functional.pad(tensor, (0, 0, 0, 0, 0, -tensor.shape[1] % _CHANNELS))
             if name.endswith(".weight"):
                 moved = torch.empty(
                     tensor.shape, dtype=dtype, device=device, memory_format=torch.channels_last
@@ -154,6 +157,9 @@ class ImageEncoder2d:
         # channel order (c, q, p): columns of a patch before its rows
         x = x.permute(0, 4, 2, 1, 3).reshape(1, 3 * _PIXEL_PATCH**2, height, width)
         x = x.to(self._dtype, memory_format=torch.channels_last)
+        # On a GPU the weight has four input channels of zeros: matrix units want multiples of 8.
+        more = self._w["encoder.conv_in.weight"].shape[1] - x.shape[1]
+        x = functional.pad(x, (0, 0, 0, 0, 0, more)) if more else x
         x = self._conv("encoder.conv_in", x, padding=1)
         blocks = len(self._multipliers)
         for block in range(blocks):

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from cosmos_lite_ros.kernels.attention_int8qk import Workspace, attention_int8qk
 from cosmos_lite_ros.kernels.qk_rope import qk_rope
 from cosmos_lite_ros.kernels.rms_norm import rms_norm
 from cosmos_lite_ros.policy.arena import ALIGN, Arena
-from cosmos_lite_ros.policy.attention import sdpa_backend
+from cosmos_lite_ros.policy.attention import INT8QK, float16_sums, sdpa_backend
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress
 from cosmos_lite_ros.policy.config import NetworkConfig
 from cosmos_lite_ros.policy.layout import (
@@ -93,7 +94,12 @@ class GenerationTower:
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
         self.twice = config.family == "nano"  # how the family's RMSNorm rounds
         # float32 has no backend but torch's own.
-        self.attention = attention if dtype != torch.float32 else "default"
+        plain = dtype == torch.float32 and attention != INT8QK
+        self.attention = "default" if plain else attention
+        self._workspace: Workspace | None = None
+        if attention == INT8QK:
+            keys = GENERATION_TOKENS + MAX_TEXT
+            self._workspace = Workspace.empty(config.kv_heads, keys, config.head_dim, device)
         needed = arena_bytes(config, dtype, linears=self.linears, batch=batch)
         self.arena = Arena(max(min_arena_bytes, needed), device)
 
@@ -303,9 +309,14 @@ class GenerationTower:
                 text_keys=branch.keys[i],
                 text_values=branch.values[i],
             )
-            queries = q[:, first:].reshape(1, c.kv_heads, m * group, c.head_dim)
-            with sdpa_backend(self.device, self.attention):
-                out = functional.scaled_dot_product_attention(queries, k[None], v[None])
+            queries = q[:, first:].reshape(c.kv_heads, m * group, c.head_dim)
+            if self._workspace is not None:
+                out = take(*queries.shape, dtype=self.dtype)
+                sums = float16_sums(self.device)
+                attention_int8qk(queries, k, v, out, self._workspace, float16_sum=sums)
+            else:
+                with sdpa_backend(self.device, self.attention):
+                    out = functional.scaled_dot_product_attention(queries[None], k[None], v[None])
             folded = out.view(c.kv_heads, m, group, c.head_dim)
             linears.heads_to_rows(folded, attended[b * m : (b + 1) * m])
         return attended
@@ -324,7 +335,8 @@ def arena_bytes(
     one, size = GENERATION_TOKENS, dtype.itemsize
     n = batch * one
     heads, kv, d = config.heads, config.kv_heads, config.head_dim
-    attention = (n * (heads + 2 * kv) + one * heads + 2 * kv * (one + max_text)) * d * size
+    # Queries and, of int8qk, outputs of one branch; the branch's keys and values.
+    attention = (n * (heads + 2 * kv) + 2 * one * heads + 2 * kv * (one + max_text)) * d * size
     if linears.quantises("out"):
         attention += linears.rows_bytes("out", n, heads * d)
     inner = int(config.raw["intermediate_size"])

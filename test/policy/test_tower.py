@@ -286,3 +286,16 @@ def test_both_branches_in_one_pass_equal_one_after_the_other(family: str, video:
         else:
             assert worst(moved, other_moved) < 1e-5
     assert worst(found[0][1], found[1][1]) > 1e-3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_int8_scores_are_near_plain_attention(family: str) -> None:
+    plain = load_tower(family)
+    tower = GenerationTower(
+        plain.config, plain.layers, plain.heads, CPU, plain.dtype, attention="int8qk"
+    )
+    branch = make_branch(plain, 33)
+    for found, expected in zip(run(tower, branch), run(plain, branch), strict=True):
+        error = torch.linalg.vector_norm(found - expected) / torch.linalg.vector_norm(expected)
+        assert 1e-5 < float(error) < 0.02
