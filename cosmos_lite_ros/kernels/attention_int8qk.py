@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention whose scores are int8 products: queries and smoothed keys by rows, values in float16.
 
-A key's mean over all keys of its head is subtracted before it is quantised: it adds the same to
-every score of a row, which the softmax takes away again, and it is most of what a key with an
-outlier channel consists of. Grouped queries are rows of their key head.
+Two changes that leave the scores as they are make rows easier to quantise. The mean of all keys of
+a head is subtracted: it adds the same to every score of a row, which the softmax takes away again.
+And each channel of the keys is divided, of the queries multiplied, by a power of two that makes the
+two equally large: a channel that is large in one of them only would leave little for the others.
+Grouped queries are rows of their key head.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ CHUNK = 128
 # log2 of what the values of a channel are scaled below, by a power of two (exact from bfloat16):
 # sums of 128 products with probabilities stay in float16, and so does any one value.
 VALUE_EXPONENT = 8
+# Queries that are looked at for each chunk of keys, evenly spread: for a statistic.
+SAMPLES = 32
+# log2 of what a channel is divided or multiplied by, at most.
+BALANCE_EXPONENT = 12
 
 
 @dataclass(frozen=True)
@@ -36,13 +42,16 @@ class Workspace:
         k_scale: [K, T] float32, one factor a key.
         v: [K, T, D] float16, scaled; rows behind the keys are zero up to a multiple of ``CHUNK``.
         v_scale: [K, D] float32, a power of two for each channel.
-        partial: [K, T / CHUNK, 2, D] float32, sum of the keys and largest value, by chunks.
+        balance: [K, D] float32, the power of two that a channel of the queries is multiplied by.
+        partial: [K, T / CHUNK, 4, D] float32, of each chunk: sum of its keys, their squared
+            distances from its mean, squares of some queries, largest value.
     """
 
     k: Tensor
     k_scale: Tensor
     v: Tensor
     v_scale: Tensor
+    balance: Tensor
     partial: Tensor
 
     @classmethod
@@ -57,13 +66,15 @@ class Workspace:
             torch.empty((kv_heads, rows), dtype=torch.float32, device=device),
             torch.empty((kv_heads, rows, width), dtype=torch.float16, device=device),
             torch.empty((kv_heads, width), dtype=torch.float32, device=device),
-            torch.empty((kv_heads, chunks, 2, width), dtype=torch.float32, device=device),
+            torch.empty((kv_heads, width), dtype=torch.float32, device=device),
+            torch.empty((kv_heads, chunks, 4, width), dtype=torch.float32, device=device),
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes of all its tensors."""
-        return sum(t.nbytes for t in (self.k, self.k_scale, self.v, self.v_scale, self.partial))
+        scales = self.k_scale.nbytes + self.v_scale.nbytes + self.balance.nbytes
+        return self.k.nbytes + self.v.nbytes + self.partial.nbytes + scales
 
 
 def attention_int8qk(
@@ -129,11 +140,11 @@ def attention_int8qk_twin(
     keys, width = k.shape[1:]
     inner = inner_dtype(q)
     exact = inner is torch.float64
-    prepare_twin(k, v, workspace)
+    prepare_twin(q, k, v, workspace)
     q8 = torch.empty(q.shape[1:], dtype=torch.int8, device=q.device)
     q_scale = torch.empty(q.shape[1:2], dtype=torch.float32, device=q.device)
     for head in range(k.shape[0]):
-        quantise_rows(q[head], q8, q_scale, LIMIT)
+        quantise_rows(q[head].to(inner) * workspace.balance[head], q8, q_scale, LIMIT)
         # Sums of 128 products of int8 are exact in float32.
         scores = q8.to(inner) @ workspace.k[head, :keys].to(inner).T
         scores *= workspace.k_scale[head, :keys].to(inner)
@@ -148,18 +159,16 @@ def attention_int8qk_twin(
         out[head].copy_(product / total)
 
 
-def prepare_twin(k: Tensor, v: Tensor, workspace: Workspace) -> None:
-    """Fill a workspace from keys and values, in torch, on any device."""
+def prepare_twin(q: Tensor, k: Tensor, v: Tensor, workspace: Workspace) -> None:
+    """Fill a workspace from queries, keys and values, in torch, on any device."""
     keys = k.shape[1]
     padded = -(-keys // CHUNK) * CHUNK
     wide = k.to(inner_dtype(k))
-    smooth = wide - wide.mean(1, keepdim=True)
-    quantise_rows(
-        smooth.flatten(0, 1),
-        (k8 := torch.empty(k.shape, dtype=torch.int8, device=k.device)).flatten(0, 1),
-        (scale := torch.empty(k.shape[:2], dtype=torch.float32, device=k.device)).flatten(),
-        LIMIT,
-    )
+    workspace.balance.copy_(_balance(q, wide))
+    smooth = (wide - wide.mean(1, keepdim=True)) / workspace.balance[:, None]
+    k8 = torch.empty(k.shape, dtype=torch.int8, device=k.device)
+    scale = torch.empty(k.shape[:2], dtype=torch.float32, device=k.device)
+    quantise_rows(smooth.flatten(0, 1), k8.flatten(0, 1), scale.flatten(), LIMIT)
     for filled, found in ((workspace.k, k8), (workspace.k_scale, scale)):
         filled[:, :keys] = found
         filled[:, keys:padded] = 0
@@ -167,6 +176,28 @@ def prepare_twin(k: Tensor, v: Tensor, workspace: Workspace) -> None:
     workspace.v_scale.copy_(value_scale(largest))
     workspace.v[:, :keys] = v.float() / workspace.v_scale[:, None]
     workspace.v[:, keys:padded] = 0
+
+
+def samples(rows: int, keys: int) -> tuple[int, int]:
+    """How many of a head's queries are looked at, and how far apart they are."""
+    most = -(-keys // CHUNK) * SAMPLES
+    step = max(rows // most, 1)
+    return min(-(-rows // step), most), step
+
+
+def _balance(q: Tensor, k: Tensor) -> Tensor:
+    """[K, D]: 2^e, about the square root of how much larger a channel is in the keys."""
+    keys = k.shape[1]
+    count, step = samples(q.shape[1], keys)
+    squares = torch.zeros_like(k[:, 0])
+    for chunk in torch.tensor_split(k, range(CHUNK, keys, CHUNK), dim=1):
+        squares += (chunk - chunk.mean(1, keepdim=True)).square().sum(1)
+    of_queries = q[:, : count * step : step].to(k.dtype).square().sum(1)
+    ratio = (squares / of_queries).float() * (count / keys)
+    # A quarter of the exponent of the squares' ratio, rounded to nearest.
+    exponent = ((ratio.view(torch.int32) >> 23) - 127 + 2) >> 2
+    found = torch.exp2(exponent.clamp(-BALANCE_EXPONENT, BALANCE_EXPONENT).float())
+    return torch.where((ratio > 0) & (ratio < torch.inf), found, 1.0)
 
 
 def value_scale(largest: Tensor) -> Tensor:

@@ -19,7 +19,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosmos_lite_ros.kernels.attention_int8qk import CHUNK, LIMIT, VALUE_EXPONENT, Workspace
+from cosmos_lite_ros.kernels.attention_int8qk import (
+    BALANCE_EXPONENT,
+    CHUNK,
+    LIMIT,
+    SAMPLES,
+    VALUE_EXPONENT,
+    Workspace,
+    samples,
+)
 from cosmos_lite_ros.kernels.quantise_triton import ROUND, magnitude, quantised, scale_of
 
 ROUND_BITS = tl.constexpr(0x4B400000)
@@ -27,6 +35,7 @@ INT8_LIMIT = tl.constexpr(LIMIT)
 INFINITE_BITS = tl.constexpr(0x7F800000)
 # Biased exponent of a value's scale, from the one of the largest value.
 EXPONENT_LESS = tl.constexpr(VALUE_EXPONENT - 1)
+BALANCE_LIMIT = tl.constexpr(BALANCE_EXPONENT)
 # Chunks whose sums are added up at a time.
 SUMS = 32
 PREPARE_WARPS = 8
@@ -50,35 +59,55 @@ TILES = {
 
 
 @triton.jit
+def _tile(ptr, row_stride, rows, count, D: tl.constexpr):
+    """float32 [rows, D], zeros from row ``count`` on."""
+    lanes = tl.arange(0, D)
+    source = ptr + rows[:, None].to(tl.int64) * row_stride + lanes[None, :]
+    return tl.load(source, mask=rows[:, None] < count, other=0.0).to(tl.float32)
+
+
+@triton.jit
 def sums_kernel(
+    q_ptr,
     k_ptr,
     v_ptr,
     partial_ptr,
+    q_head,
+    sample_stride,
     k_head,
     k_row,
     v_head,
     v_row,
+    sampled,
     keys,
     chunks,
     CHUNK: tl.constexpr,
+    SAMPLES: tl.constexpr,
     D: tl.constexpr,
 ):
-    """Sum of keys and largest magnitude of values over one chunk of one head."""
+    """The statistics of one chunk of one head. sample_stride: between sampled queries."""
     chunk = tl.program_id(0)
     head = tl.program_id(1).to(tl.int64)
     rows = chunk * CHUNK + tl.arange(0, CHUNK)
-    lanes = tl.arange(0, D)
-    inside = rows[:, None] < keys
-    k = tl.load(
-        k_ptr + head * k_head + rows[:, None] * k_row + lanes[None, :], mask=inside, other=0.0
-    )
-    v = tl.load(
-        v_ptr + head * v_head + rows[:, None] * v_row + lanes[None, :], mask=inside, other=0.0
-    )
-    target = partial_ptr + (head * chunks + chunk) * 2 * D + lanes
-    tl.store(target, tl.sum(k.to(tl.float32), axis=0))
-    largest = tl.max(magnitude(v.to(tl.float32)), axis=0)
-    tl.store(target + D, largest.to(tl.float32, bitcast=True))
+    k = _tile(k_ptr + head * k_head, k_row, rows, keys, D)
+    v = _tile(v_ptr + head * v_head, v_row, rows, keys, D)
+    sample = chunk * SAMPLES + tl.arange(0, SAMPLES)
+    q = _tile(q_ptr + head * q_head, sample_stride, sample, sampled, D)
+    total = tl.sum(k, axis=0)
+    mean = total / tl.minimum(keys - chunk * CHUNK, CHUNK)
+    apart = tl.where(rows[:, None] < keys, k - mean[None, :], 0.0)
+    target = partial_ptr + (head * chunks + chunk) * 4 * D + tl.arange(0, D)
+    tl.store(target, total)
+    tl.store(target + D, tl.sum(apart * apart, axis=0))
+    tl.store(target + 2 * D, tl.sum(q * q, axis=0))
+    largest = tl.max(magnitude(v), axis=0)
+    tl.store(target + 3 * D, largest.to(tl.float32, bitcast=True))
+
+
+@triton.jit
+def _power(exponent):
+    """2^exponent of a normal float32."""
+    return ((exponent + 127) << 23).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -90,6 +119,7 @@ def prepare_kernel(
     k_scale_ptr,
     v16_ptr,
     v_scale_ptr,
+    balance_ptr,
     k_head,
     k_row,
     v_head,
@@ -97,46 +127,51 @@ def prepare_kernel(
     capacity,
     keys,
     chunks,
+    share,
     CHUNK: tl.constexpr,
     D: tl.constexpr,
     SUMS: tl.constexpr,
 ):
-    """Quantise one chunk of keys less their mean, and scale one of values to float16."""
+    """Quantise one chunk of keys, and scale one of values to float16. share: queries a key."""
     chunk = tl.program_id(0)
     head = tl.program_id(1).to(tl.int64)
     lanes = tl.arange(0, D)
     total = tl.zeros((D,), tl.float32)
+    of_keys = tl.zeros((D,), tl.float32)
+    of_queries = tl.zeros((D,), tl.float32)
     largest = tl.zeros((D,), tl.int32)
     for first in range(0, chunks, SUMS):
-        parts = first + tl.arange(0, SUMS)[:, None]
-        source = partial_ptr + (head * chunks + parts) * 2 * D + lanes[None, :]
-        total += tl.sum(tl.load(source, mask=parts < chunks, other=0.0), axis=0)
-        found = tl.load(source + D, mask=parts < chunks, other=0.0)
-        largest = tl.maximum(largest, tl.max(magnitude(found), axis=0))
+        parts = first + tl.arange(0, SUMS)
+        source = partial_ptr + head * chunks * 4 * D
+        total += tl.sum(_tile(source, 4 * D, parts, chunks, D), axis=0)
+        of_keys += tl.sum(_tile(source + D, 4 * D, parts, chunks, D), axis=0)
+        of_queries += tl.sum(_tile(source + 2 * D, 4 * D, parts, chunks, D), axis=0)
+        found = magnitude(_tile(source + 3 * D, 4 * D, parts, chunks, D))
+        largest = tl.maximum(largest, tl.max(found, axis=0))
     mean = total / keys
+    ratio = (tl.div_rn(of_keys, of_queries) * share).to(tl.int32, bitcast=True)
+    exponent = ((ratio >> 23) - 125) >> 2
+    exponent = tl.minimum(tl.maximum(exponent, -BALANCE_LIMIT), BALANCE_LIMIT)
+    exponent = tl.where((ratio > 0) & (ratio < INFINITE_BITS), exponent, 0)
 
     rows = chunk * CHUNK + tl.arange(0, CHUNK)
-    inside = rows[:, None] < keys
-    k = tl.load(
-        k_ptr + head * k_head + rows[:, None] * k_row + lanes[None, :], mask=inside, other=0.0
-    )
-    smooth = tl.where(inside, k.to(tl.float32) - mean[None, :], 0.0)
+    k = _tile(k_ptr + head * k_head, k_row, rows, keys, D)
+    smooth = (k - mean[None, :]) * _power(-exponent)[None, :]
+    smooth = tl.where(rows[:, None] < keys, smooth, 0.0)
     scale, inverse = scale_of(tl.max(magnitude(smooth), axis=1), INT8_LIMIT)
     k8 = quantised(smooth, inverse[:, None], INT8_LIMIT, tl.int8)
-    tl.store(k8_ptr + (head * capacity + rows[:, None]) * D + lanes[None, :], k8)
+    target = (head * capacity + rows[:, None]) * D + lanes[None, :]
+    tl.store(k8_ptr + target, k8)
     tl.store(k_scale_ptr + head * capacity + rows, tl.where(rows < keys, scale, 0.0))
 
-    v = tl.load(
-        v_ptr + head * v_head + rows[:, None] * v_row + lanes[None, :], mask=inside, other=0.0
-    )
-    exponent = tl.maximum((largest >> 23) - EXPONENT_LESS, 1)
-    inverse = ((254 - exponent) << 23).to(tl.float32, bitcast=True)
-    v16 = (v.to(tl.float32) * inverse[None, :]).to(tl.float16)
-    tl.store(v16_ptr + (head * capacity + rows[:, None]) * D + lanes[None, :], v16)
+    v = _tile(v_ptr + head * v_head, v_row, rows, keys, D)
+    shift = tl.maximum((largest >> 23) - EXPONENT_LESS, 1)
+    v16 = (v * _power(127 - shift)[None, :]).to(tl.float16)
+    tl.store(v16_ptr + target, v16)
     if chunk == 0:
+        tl.store(balance_ptr + head * D + lanes, _power(exponent))
         # Not a number where a value is none: what is finite in its channel must not pass.
-        broken = largest >= INFINITE_BITS
-        bits = tl.where(broken, INFINITE_BITS | 1 << 22, exponent << 23)
+        bits = tl.where(largest >= INFINITE_BITS, INFINITE_BITS | 1 << 22, shift << 23)
         tl.store(v_scale_ptr + head * D + lanes, bits.to(tl.float32, bitcast=True))
 
 
@@ -189,6 +224,7 @@ def attention_kernel(
     k_scale_ptr,
     v16_ptr,
     v_scale_ptr,
+    balance_ptr,
     q_head,
     q_row,
     out_head,
@@ -206,9 +242,8 @@ def attention_kernel(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     head = tl.program_id(1).to(tl.int64)
     lanes = tl.arange(0, D)
-    inside = row[:, None] < rows
-    source = q_ptr + head * q_head + row[:, None].to(tl.int64) * q_row + lanes[None, :]
-    wide = tl.load(source, mask=inside, other=0.0).to(tl.float32)
+    wide = _tile(q_ptr + head * q_head, q_row, row, rows, D)
+    wide *= tl.load(balance_ptr + head * D + lanes)[None, :]
     q_scale, inverse = scale_of(tl.max(magnitude(wide), axis=1), INT8_LIMIT)
     q = quantised(wide, inverse[:, None], INT8_LIMIT, tl.int8)
     q_scale *= factor
@@ -232,7 +267,7 @@ def attention_kernel(
     v_scale = tl.load(v_scale_ptr + head * D + lanes)
     out = acc / total[:, None] * v_scale[None, :]
     target = out_ptr + head * out_head + row[:, None].to(tl.int64) * out_row + lanes[None, :]
-    tl.store(target, out.to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(target, out.to(out_ptr.dtype.element_ty), mask=row[:, None] < rows)
 
 
 def tile_of(device: torch.device) -> Tile:
@@ -260,15 +295,21 @@ def launch(
     tile = tile or tile_of(q.device)
     capacity = workspace.k.shape[1]
     chunks = triton.cdiv(keys, CHUNK)
+    sampled, step = samples(rows, keys)
     strides = (*k.stride()[:2], *v.stride()[:2])
     sums_kernel[(chunks, kv_heads)](
+        q,
         k,
         v,
         workspace.partial,
+        q.stride(0),
+        q.stride(1) * step,
         *strides,
+        sampled,
         keys,
         chunks,
         CHUNK=CHUNK,
+        SAMPLES=SAMPLES,
         D=width,
         num_warps=PREPARE_WARPS,
         enable_fp_fusion=True,
@@ -281,10 +322,12 @@ def launch(
         workspace.k_scale,
         workspace.v,
         workspace.v_scale,
+        workspace.balance,
         *strides,
         capacity,
         keys,
         chunks,
+        sampled / keys,
         CHUNK=CHUNK,
         D=width,
         SUMS=SUMS,
@@ -298,6 +341,7 @@ def launch(
         workspace.k_scale,
         workspace.v,
         workspace.v_scale,
+        workspace.balance,
         *q.stride()[:2],
         *out.stride()[:2],
         capacity,
