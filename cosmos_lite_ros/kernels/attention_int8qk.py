@@ -190,7 +190,7 @@ def _balance(q: Tensor, k: Tensor) -> Tensor:
     keys = k.shape[1]
     count, step = samples(q.shape[1], keys)
     squares = torch.zeros_like(k[:, 0])
-    for chunk in torch.tensor_split(k, range(CHUNK, keys, CHUNK), dim=1):
+    for chunk in torch.tensor_split(k, tuple(range(CHUNK, keys, CHUNK)), dim=1):
         squares += (chunk - chunk.mean(1, keepdim=True)).square().sum(1)
     of_queries = q[:, : count * step : step].to(k.dtype).square().sum(1)
     ratio = (squares / of_queries).float() * (count / keys)
