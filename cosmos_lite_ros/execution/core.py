@@ -41,6 +41,7 @@ from cosmos_lite_ros.execution.output import (
 )
 from cosmos_lite_ros.execution.requests import RequestReason, RequestTracker
 from cosmos_lite_ros.execution.settings import ExecutorSettings
+from cosmos_lite_ros.execution.space import SpaceLimits
 from cosmos_lite_ros.execution.ticker import Arrival, TickGrid
 
 # A bag that loops jumps once per pass; more often than this ROS time cannot be followed.
@@ -59,6 +60,7 @@ class ExecutorCore:
         self.robot = robot
         self.grid = grid
         self.limits = MotionLimits.of(robot, settings.velocity_scale, settings.acceleration_scale)
+        self.space = SpaceLimits.of(settings)
         self.machine = StateMachine(now_ns)
         self.joints = JointWatch(robot)
         self.interlocks = Interlocks(settings, self.joints)
@@ -68,8 +70,8 @@ class ExecutorCore:
         self.incidents = Incidents()
         self.instruction = ""
         self._sha256 = ""
-        self._gate = Gate(robot, settings)
-        self._motion = Motion(Limiter(self.limits), settings.lookahead_rows)
+        self._gate = Gate(robot, settings, self.space)
+        self._motion = Motion(Limiter(self.limits, space=self.space), settings.lookahead_rows)
         self._buffer = ChunkBuffer(
             self.limits,
             settings.blend_rows,

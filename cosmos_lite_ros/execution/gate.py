@@ -18,10 +18,12 @@ from cosmos_lite_ros.contract.constants import CHUNK_ROWS, ROW_PERIOD_S
 from cosmos_lite_ros.contract.robots import RobotType
 from cosmos_lite_ros.execution.limiter import Floats
 from cosmos_lite_ros.execution.settings import ExecutorSettings
+from cosmos_lite_ros.execution.space import REACH_M, SpaceLimits
 
 Outcome = Literal["clamp", "reject_chunk", "stop"]
-# A joint may rest at its limit and sag over it by so much.
+# An arm may rest at a limit and sag over it by so much.
 _OUTSIDE_RAD = 0.02
+_OUTSIDE_M = 0.02
 _SEVERITY: dict[Outcome, int] = {"clamp": 0, "reject_chunk": 1, "stop": 2}
 
 
@@ -37,6 +39,8 @@ class GateFlag(IntFlag):
     START = 64
     RANDOM_WEIGHTS = 128
     LIMITER = 256
+    WORKSPACE = 512
+    TOOL_SPEED = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +80,12 @@ class Passed:
 class Gate:
     """Checks of chunks against a robot type, as the settings say. Changes nothing by itself."""
 
-    def __init__(self, robot: RobotType, settings: ExecutorSettings) -> None:
+    def __init__(
+        self, robot: RobotType, settings: ExecutorSettings, space: SpaceLimits | None = None
+    ) -> None:
         self._robot = robot
         self._settings = settings
+        self._space = space
         self._low, self._high = robot.limits()
         self._step = np.array(robot.velocity_max) * settings.velocity_scale * ROW_PERIOD_S
 
@@ -173,15 +180,59 @@ class Gate:
                 name = self._robot.joint_names[joint]
                 text = f"row {row}: {name} is {values[row, joint]:.4g} {words}"
                 failures.append((policy, flag, text))
+        rows = np.clip(table, self._low, self._high)
+        if self._space is not None:
+            rows = self._in_space(self._space, rows, first, flags, failures)
         worst = max(failures, key=lambda f: _SEVERITY[f[0]], default=None)
         if worst is not None and worst[0] != "clamp":
             return _failed(worst[1], worst[2], worst[0])
-        return Passed(np.clip(table, self._low, self._high), flags)
+        return Passed(rows, flags)
+
+    def _in_space(
+        self,
+        space: SpaceLimits,
+        rows: Floats,
+        first: int,
+        flags: npt.NDArray[np.int64],
+        failures: list[tuple[Outcome, GateFlag, str]],
+    ) -> Floats:
+        """Check rows from ``first`` on against the limits in space; the rows moved into the box."""
+        limits, live = self._settings.limits, rows[first:]
+        fast = space.tool_speeds(live)
+        hit = np.flatnonzero(fast > space.max_tool_speed) + first + 1
+        if len(hit):
+            flags[hit] |= int(GateFlag.TOOL_SPEED)
+            speed = fast[hit[0] - first - 1]
+            text = (
+                f"row {hit[0]}: the fingertip moves at {speed:.3g} m/s, expected at most "
+                f"max_tool_speed_m_s = {space.max_tool_speed:g}"
+            )
+            failures.append((limits.tool_speed, GateFlag.TOOL_SPEED, text))
+        if not space.boxed:
+            return rows
+        beyond = space.beyond(live)
+        hit = np.flatnonzero(beyond.max(axis=1) > 0) + first
+        if len(hit):
+            flags[hit] |= int(GateFlag.WORKSPACE)
+            text = f"row {hit[0]}: {space.describe(beyond[hit[0] - first])}"
+            failures.append((limits.workspace, GateFlag.WORKSPACE, text))
+        rows = rows.copy()
+        rows[first:] = space.moved_inside(live, self._low, self._high)
+        left = space.beyond(rows[first:])
+        far = np.flatnonzero((left.max(axis=1) > 0) | (beyond.max(axis=1) > REACH_M))
+        if len(far) and limits.workspace == "clamp":
+            text = f"row {far[0] + first}: {space.describe(beyond[far[0]])}, too far to clamp it"
+            failures.append(("reject_chunk", GateFlag.WORKSPACE, text))
+        return rows
 
     def outside(self, measured: Floats | None) -> str:
         """Where a measured arm is that it must not be, one line; empty when it is inside."""
         if measured is None:
             return ""
+        if self._space is not None and self._space.boxed:
+            out = self._space.beyond(measured[None])[0]
+            if out.max() > _OUTSIDE_M:
+                return f"{self._space.describe(out)}: move the arm back with its own tools"
         beyond = np.maximum(self._low - measured, measured - self._high)
         joint = int(np.argmax(beyond))
         if beyond[joint] <= _OUTSIDE_RAD:

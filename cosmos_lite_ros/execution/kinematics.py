@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from cosmos_lite_ros.execution.limiter import Floats
+Floats = npt.NDArray[np.float64]
 
 # Of each joint: a (m, along the x axis before), twist (quarter turns about that x), d (m, along z).
 DH = (

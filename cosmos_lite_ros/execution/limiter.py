@@ -19,6 +19,7 @@ bound v <= sqrt(2 a distance) in its form for whole segments.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,9 +27,13 @@ import numpy.typing as npt
 
 from cosmos_lite_ros.contract.constants import ROW_PERIOD_S
 from cosmos_lite_ros.contract.robots import RobotType
+from cosmos_lite_ros.execution.envelope import Envelope, fr3_envelope
+from cosmos_lite_ros.execution.space import SpaceLimits
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+# Position low and high, largest speed, largest final speed of each joint.
+Bounds = tuple[Floats, Floats, Floats, Floats]
 
 # Share of the acceleration that catching up with the rows may plan with; the rest is for what the
 # rows do meanwhile. Without a reserve the arm overshoots them.
@@ -38,7 +43,13 @@ _SLACK = 1e-9
 # That of the number of braking segments is larger than all others together, so that a speed which
 # just fitted into n segments is not found to need n + 1.
 _BRAKE_SLACK = 1e-7
-_BISECTIONS = 14
+# Searches look at so many values at once, and then so many times between two of them.
+_LEVELS, _ROUNDS = 24, 3
+_GRID = np.arange(1.0, _LEVELS + 1)[:, None]
+# The same where each look costs more.
+_CONSENTS, _CONSENT_ROUNDS = 8, 2
+# Parts of a segment in which a velocity envelope is looked at.
+_SLICES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +60,8 @@ class MotionLimits:
     position_max: Floats
     velocity: Floats
     acceleration: Floats
+    # Velocity limits that depend on the position, on top of ``velocity``.
+    envelope: Envelope | None = None
 
     @classmethod
     def of(cls, robot: RobotType, velocity_scale: float, acceleration_scale: float) -> MotionLimits:
@@ -59,6 +72,7 @@ class MotionLimits:
             high,
             np.array(robot.velocity_max) * velocity_scale,
             np.array(robot.acceleration_max) * acceleration_scale,
+            fr3_envelope(velocity_scale) if robot.name == "fr3" else None,
         )
 
 
@@ -99,6 +113,7 @@ class Limiter:
 
     limits: MotionLimits
     period_s: float = ROW_PERIOD_S
+    space: SpaceLimits | None = None
 
     def step(
         self,
@@ -115,7 +130,7 @@ class Limiter:
             segments_left: segments after this one in which the arm must be able to come to rest.
             velocity: limits for this step instead of the general ones, rad/s [joints].
         """
-        T, A = self.period_s, self.limits.acceleration
+        T = self.period_s
         p, v = state.position, state.velocity
         brake = self._braking(v)
         mean = (target.position - p) / T
@@ -130,10 +145,48 @@ class Limiter:
             share = self._share(state, brake, a0, a1, bounds)
             a0 = brake + share * (a0 - brake)
             a1 = brake + share * (a1 - brake)
-        position = p + v * T + (2 * a0 + a1) * T * T / 6
-        speed = v + (a0 + a1) * T / 2
+        return self._after(state, a0, a1)
+
+    def nearer(
+        self,
+        state: MotionState,
+        wanted: MotionState,
+        segments_left: int,
+        velocity: Floats | None,
+        accepts: Callable[[MotionState, Floats, Floats], Bools],
+    ) -> MotionState:
+        """The state one period later that is as near to ``wanted`` as ``accepts`` lets it be.
+
+        All joints together go between braking, which needs no consent, and ``wanted``, which
+        ``step`` gave out with the same arguments. ``accepts`` looks at many next states at once:
+        positions and velocities [n, joints].
+        """
+        T, v = self.period_s, state.velocity
+        brake = self._braking(v)
+        mean = (wanted.position - state.position) / T
+        a0 = (6 * mean - 4 * v - 2 * wanted.velocity) / T - brake
+        a1 = (-6 * mean + 2 * v + 4 * wanted.velocity) / T - brake
+        bounds = self._bounds(state, segments_left, velocity)
+        found, low, width = self.brake(state), 0.0, 1.0
+        for _ in range(_CONSENT_ROUNDS):
+            width /= _CONSENTS
+            share = (low + width * np.arange(1, _CONSENTS + 1))[:, None]
+            b0, b1 = brake + share * a0, brake + share * a1
+            tried = self._after(state, b0, b1)
+            ok = self._feasible(state, b0, b1, bounds).all(axis=1)
+            ok &= accepts(state, tried.position, tried.velocity)
+            count = int(np.logical_and.accumulate(ok).sum())
+            if count:
+                found = MotionState(tried.position[count - 1], tried.velocity[count - 1])
+                low += width * count
+        return found
+
+    def _after(self, state: MotionState, a0: Floats, a1: Floats) -> MotionState:
+        T = self.period_s
+        position = state.position + state.velocity * T + (2 * a0 + a1) * T * T / 6
+        speed = state.velocity + (a0 + a1) * T / 2
         # Rest is exact, so that "at rest" is not a question of tolerance.
-        speed[np.abs(speed) <= _SLACK * A * T] = 0.0
+        speed[np.abs(speed) <= _SLACK * self.limits.acceleration * T] = 0.0
         return MotionState(position, speed)
 
     def brake(self, state: MotionState) -> MotionState:
@@ -156,9 +209,7 @@ class Limiter:
         n = brake_segments(np.abs(v), self.limits.acceleration, self.period_s)
         return np.asarray(-v / (np.maximum(n, 1) * self.period_s))
 
-    def _bounds(
-        self, state: MotionState, segments_left: int, velocity: Floats | None
-    ) -> tuple[Floats, Floats, Floats, Floats]:
+    def _bounds(self, state: MotionState, segments_left: int, velocity: Floats | None) -> Bounds:
         """Position low and high, largest speed, largest final speed.
 
         A state that is outside (an arm pushed past a limit, a limit lowered meanwhile) may stay as
@@ -181,9 +232,9 @@ class Limiter:
         state: MotionState,
         a0: Floats,
         a1: Floats,
-        bounds: tuple[Floats, Floats, Floats, Floats],
+        bounds: Bounds,
     ) -> Bools:
-        """Which joints may take the segment with these accelerations."""
+        """Which joints may take the segment with these accelerations, [joints] or [n, joints]."""
         T, A = self.period_s, self.limits.acceleration
         p, v = state.position, state.velocity
         low, high, cap, final = bounds
@@ -204,29 +255,63 @@ class Limiter:
         # Both roots without cancellation: q / (j / 2) and v / q.
         q = -(a0 + np.where(a0 >= 0, root, -root)) / 2
         for top, bottom in ((q, j / 2), (v, q)):
-            t = np.clip(top / np.where(bottom == 0, np.inf, bottom), 0.0, T)
+            # Not np.clip, which takes ten times as long on arrays of this size.
+            t = np.minimum(np.maximum(top / np.where(bottom == 0, np.inf, bottom), 0.0), T)
             extreme = p + t * (v + t * (a0 / 2 + t * j / 6))
             ok &= (extreme <= high + _SLACK) & (extreme >= low - _SLACK)
+        envelope = self.limits.envelope
+        if envelope is not None:
+            ok &= self._enveloped(envelope, state, a0, a1, v1, stop)
         return np.asarray(ok)
+
+    def _enveloped(
+        self,
+        envelope: Envelope,
+        state: MotionState,
+        a0: Floats,
+        a1: Floats,
+        v1: Floats,
+        stop: Floats,
+    ) -> Bools:
+        """Which joints stay inside a velocity envelope in a segment and while braking after it.
+
+        Between two instants the velocity is at most that of the faster one, unless it turns there,
+        and the envelope is at least that of the instant nearer to the end.
+        """
+        T, p, v = self.period_s, state.position, state.velocity
+        j = (a1 - a0) / T
+        t = (np.arange(_SLICES + 1) * (T / _SLICES)).reshape(-1, *[1] * a0.ndim)
+        speeds = v + t * (a0 + t * j / 2)
+        places = p + t * (v + t * (a0 / 2 + t * j / 6))
+        turn = np.minimum(np.maximum(-a0 / np.where(j == 0, np.inf, j), 0.0), T)
+        turned = v + turn * (a0 + turn * j / 2)
+        here = (turn >= t[:-1]) & (turn <= t[1:])
+        ends = (speeds[:-1], speeds[1:], np.where(here, turned, speeds[:-1]))
+        slowest, fastest = np.minimum.reduce(ends), np.maximum.reduce(ends)
+        near, far = np.minimum(places[:-1], places[1:]), np.maximum(places[:-1], places[1:])
+        ok = (envelope.allows(near, slowest, slowest) & envelope.allows(far, fastest, fastest)).all(
+            0
+        )
+        n = np.maximum(brake_segments(np.abs(v1), self.limits.acceleration, T), 1)
+        braking = np.maximum(np.abs(v1) / (n * T), 1e-12)
+        return np.asarray(ok & envelope.can_brake(stop, v1, braking))
 
     def _catch_up(self, state: MotionState, target: MotionState) -> Floats:
         """Constant accelerations that approach a target which moves on with its velocity.
 
         The velocity relative to the target is to be the one from which it can be stopped within the
-        distance to it. What a larger acceleration does to both sides is monotone: bisect.
+        distance to it. What a larger acceleration does to both sides is monotone: it is searched.
         """
         T, A = self.period_s, self.limits.acceleration
         p, v = state.position, state.velocity
-        low, high = -A, A.copy()
-        for _ in range(_BISECTIONS):
-            a = (low + high) / 2
+
+        def fine(a: Floats) -> Bools:
             v1 = v + a * T
             e = target.position - (p + (v + v1) * T / 2)
             wanted = np.sign(e) * stopping_speed(np.abs(e), _CATCH_UP * A, T)
-            too_much = v1 - target.velocity > wanted
-            high = np.where(too_much, a, high)
-            low = np.where(too_much, low, a)
-        return np.asarray((low + high) / 2)
+            return np.asarray(v1 - target.velocity <= wanted)
+
+        return _largest(fine, -A, A)
 
     def _share(
         self,
@@ -234,18 +319,27 @@ class Limiter:
         brake: Floats,
         a0: Floats,
         a1: Floats,
-        bounds: tuple[Floats, Floats, Floats, Floats],
+        bounds: Bounds,
     ) -> Floats:
         """How far from braking (0) towards the wanted accelerations (1) each joint may go."""
-        whole = self._feasible(state, a0, a1, bounds)
-        low, high = whole.astype(np.float64), np.ones(len(brake))
-        if whole.all():
-            return low
-        for _ in range(_BISECTIONS):
-            share = (low + high) / 2
-            ok = self._feasible(
-                state, brake + share * (a0 - brake), brake + share * (a1 - brake), bounds
-            )
-            low = np.where(ok, share, low)
-            high = np.where(ok, high, share)
-        return low
+        d0, d1 = a0 - brake, a1 - brake
+
+        def fine(share: Floats) -> Bools:
+            return self._feasible(state, brake + share * d0, brake + share * d1, bounds)
+
+        return _largest(fine, np.zeros(len(brake)), np.ones(len(brake)))
+
+
+def _largest(fine: Callable[[Floats], Bools], low: Floats, high: Floats) -> Floats:
+    """The largest values [joints] from ``low`` on, which is fine, up to ``high``.
+
+    ``fine`` looks at many values at once, [n, joints].
+    """
+    ceiling = high
+    for _ in range(_ROUNDS):
+        step = (high - low) / _LEVELS
+        ok = fine(low + step * _GRID)
+        count = np.logical_and.accumulate(ok, axis=0).sum(axis=0)
+        count = np.where(ok[-1], _LEVELS, count)
+        low, high = low + step * count, np.minimum(low + step * (count + 1), ceiling)
+    return low

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cosmos_lite_ros.execution.limiter import Floats, Limiter, MotionState
+from cosmos_lite_ros.execution.plan import confine
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ def follow(
         target = MotionState(reference.positions[i], reference.velocities[i])
         state = limiter.step(state, target, points - 1 - i, velocity)
         states.append(state)
-    return _trajectory(start, states)
+    return _trajectory(start, confine(limiter, start, states, velocity))
 
 
 def brake(limiter: Limiter, state: MotionState, points: int) -> Trajectory:

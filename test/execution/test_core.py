@@ -477,7 +477,7 @@ def test_the_last_row_is_where_it_comes_to_rest() -> None:
     b = Bench(lambda b, r: b.chunk(ramp(HOME, 0.04)) if r.request_id == 1 else None)
     b.arm_up()
     b.run_until(lambda: b.state is State.UNDERRUN)
-    b.run_until(lambda: not b.velocity.any(), 20)
+    b.run_until(lambda: not b.velocity.any(), 60)
     # Fast rows, beyond what the limits allow: it ends at the last one and never beyond it.
     assert b.measured == pytest.approx(
         np.minimum(ramp(HOME, 0.04)[-1], PANDA.limits()[1]), abs=1e-5
