@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cosmos_lite_ros.errors import CheckpointError
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, check_keys, fill
 from cosmos_lite_ros.policy.config import DROID_DOMAIN, NetworkConfig
 from cosmos_lite_ros.policy.layout import (
@@ -105,10 +106,15 @@ class PolicyNetwork:
         """Build on the meta device, check every key, stream the tensors.
 
         Raises:
-            CheckpointError: missing, unexpected or mis-shaped tensors.
+            CheckpointError: missing, unexpected or mis-shaped tensors, or quantised ones.
         """
         from diffusers import Cosmos3OmniTransformer
 
+        if info.scheme is not None:
+            raise CheckpointError(
+                f"{info.folder} is an artifact of scheme {info.scheme}, the reference network "
+                "needs the plain checkpoint that it was made from"
+            )
         known = set(python_inspect.signature(Cosmos3OmniTransformer.__init__).parameters)
         with torch.device("meta"):
             model = Cosmos3OmniTransformer(
