@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cosmos_lite_ros.policy.bench_common import Report, Target
 
 Family = Annotated[str, typer.Option(help="edge or nano.")]
-Scheme = Annotated[str, typer.Option(help="bf16 or float32.")]
+Scheme = Annotated[str, typer.Option(help="float32, bf16, fp8, fp8_fast, int8, int8wo or int4wo.")]
 Checkpoint = Annotated[
     str, typer.Option(help="Folder; left out: random weights, made for the occasion.")
 ]
@@ -24,6 +24,14 @@ Size = Annotated[str, typer.Option(help="Of random weights: released or tiny.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
 Residency = Annotated[
     str, typer.Option(help="Where the text tower lies: gpu, pinned, mmap or none.")
+]
+Accumulate = Annotated[str, typer.Option(help="With scheme fp8: accurate or fast sums.")]
+Attention = Annotated[
+    str, typer.Option(help="auto, cudnn, flash, efficient, math, default or int8qk.")
+]
+Interval = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--guidance-interval", help="Guide only where LO < t < HI (0..1000)."),
 ]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Write the figures to this file too.")
@@ -48,6 +56,9 @@ def request(
     size: Size = "released",
     device: Device = "cuda",
     text_residency: Residency = "pinned",
+    accumulate: Accumulate = "accurate",
+    attention: Attention = "auto",
+    guidance_interval: Interval = None,
     calls: Annotated[int, typer.Option(help="Timed requests back to back.")] = 50,
     duty_calls: Annotated[
         int, typer.Option(help="Timed requests at one a second and at one every two.")
@@ -61,7 +72,18 @@ def request(
     json_file: JsonFile = None,
 ) -> None:
     """Time image to actions; memory, stages, and the peers in the same run."""
-    target = _target(family, scheme, checkpoint, random_weights, size, device, text_residency)
+    target = _target(
+        family,
+        checkpoint,
+        random_weights,
+        guidance_interval,
+        size=size,
+        scheme=scheme,
+        device=device,
+        text_residency=text_residency,
+        accumulate=accumulate,
+        attention=attention,
+    )
     from cosmos_lite_ros.policy.bench_request import RequestOptions, bench_request
 
     options = RequestOptions(calls, duty_calls, peers, compiled)
@@ -77,10 +99,24 @@ def soak(
     size: Size = "released",
     device: Device = "cuda",
     text_residency: Residency = "pinned",
+    accumulate: Accumulate = "accurate",
+    attention: Attention = "auto",
+    guidance_interval: Interval = None,
     json_file: JsonFile = None,
 ) -> None:
     """Many requests in a row: nothing may grow, be captured again or change."""
-    target = _target(family, scheme, checkpoint, random_weights, size, device, text_residency)
+    target = _target(
+        family,
+        checkpoint,
+        random_weights,
+        guidance_interval,
+        size=size,
+        scheme=scheme,
+        device=device,
+        text_residency=text_residency,
+        accumulate=accumulate,
+        attention=attention,
+    )
     from cosmos_lite_ros.policy.bench_soak import bench_soak
 
     _show(bench_soak(target, requests, _say), json_file)
@@ -96,10 +132,24 @@ def fit(
     size: Size = "released",
     device: Device = "cuda",
     text_residency: Residency = "pinned",
+    accumulate: Accumulate = "accurate",
+    attention: Attention = "auto",
+    guidance_interval: Interval = None,
     json_file: JsonFile = None,
 ) -> None:
     """Prove that a policy fits: another process holds the rest of the card."""
-    target = _target(family, scheme, checkpoint, random_weights, size, device, text_residency)
+    target = _target(
+        family,
+        checkpoint,
+        random_weights,
+        guidance_interval,
+        size=size,
+        scheme=scheme,
+        device=device,
+        text_residency=text_residency,
+        accumulate=accumulate,
+        attention=attention,
+    )
     from cosmos_lite_ros.policy.bench_fit import bench_fit
 
     report = bench_fit(target, round(free_gb * 1e9), requests, _say)
@@ -110,12 +160,10 @@ def fit(
 
 def _target(
     family: str,
-    scheme: str,
     checkpoint: str,
     random_weights: bool,
-    size: str,
-    device: str,
-    text_residency: str,
+    interval: tuple[float, float] | None,
+    **fields: Any,
 ) -> Target:
     from cosmos_lite_ros.cli.values import family_of
     from cosmos_lite_ros.errors import BadInputError
@@ -123,7 +171,7 @@ def _target(
 
     if checkpoint and random_weights:
         raise BadInputError("found --checkpoint and --random-weights, expected one of them")
-    return Target(family_of(family), checkpoint, size, scheme, device, text_residency)
+    return Target(family_of(family), checkpoint, guidance_interval=interval, **fields)
 
 
 def _say(text: str) -> None:

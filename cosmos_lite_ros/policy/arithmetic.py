@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
-from cosmos_lite_ros.errors import BadInputError
+from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
 from cosmos_lite_ros.kernels.gemm_fp8 import Backend
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo
 from cosmos_lite_ros.policy.linears import Linears
+from cosmos_lite_ros.policy.memory import check_arithmetic
 from cosmos_lite_ros.policy.settings import DTYPES, EngineSettings
 from cosmos_lite_ros.quantize.schemes import Scheme, scheme
 
@@ -49,7 +50,7 @@ def scheme_of(settings: EngineSettings, info: CheckpointInfo) -> str:
     Raises:
         BadInputError: settings and artifact disagree.
     """
-    stored = getattr(info, "scheme", None)
+    stored = info.scheme
     if stored is None:
         return settings.effective_scheme
     if settings.scheme not in ("", stored):
@@ -57,7 +58,7 @@ def scheme_of(settings: EngineSettings, info: CheckpointInfo) -> str:
             f"scheme is {settings.scheme!r} and {info.folder} was quantised as {stored!r}: leave "
             "the scheme out, or give the checkpoint that it was made of"
         )
-    return str(stored)
+    return stored
 
 
 def choose(settings: EngineSettings, info: CheckpointInfo, device: torch.device) -> Arithmetic:
@@ -68,6 +69,15 @@ def choose(settings: EngineSettings, info: CheckpointInfo, device: torch.device)
         EnvironmentLacksError: a GPU without this arithmetic.
     """
     name = scheme_of(settings, info)
+    notes = []
+    if device.type == "cuda":
+        try:
+            check_arithmetic(name, torch.cuda.get_device_capability(device), info.config.family)
+        except EnvironmentLacksError as error:
+            if settings.fallback != "bf16" or info.scheme is not None:
+                raise
+            notes.append(f"runs in bf16: {error}")
+            name = "bf16"
     chosen: Scheme | None = None if name == "float32" else scheme(name)
     linears = Linears(
         chosen,
@@ -80,7 +90,7 @@ def choose(settings: EngineSettings, info: CheckpointInfo, device: torch.device)
         # Measured on an H200: docs/performance.md.
         together = chosen is not None and chosen.quantises_activations and device.type == "cuda"
         batch = 2 if together else 1
-    return Arithmetic(name, linears, batch)
+    return Arithmetic(name, linears, batch, tuple(notes))
 
 
 def _fp8_backend(device: torch.device) -> Backend:

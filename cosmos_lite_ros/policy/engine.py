@@ -113,7 +113,15 @@ class PolicyEngine:
             check_tensors(info)
             arithmetic = choose(settings, info, device)
             resident = settings.text_residency == "gpu"
-            check_memory(info, device, dtype, text_on_gpu=resident)
+            check_memory(
+                info,
+                device,
+                dtype,
+                text_on_gpu=resident,
+                scheme=arithmetic.linears.scheme,
+                batch=arithmetic.batch,
+                vae_offload=settings.vae_offload == "cpu",
+            )
             tokenizer = PromptTokenizer(
                 info.tokenizer_folder, info.config.family, info.config.vocab_size
             )

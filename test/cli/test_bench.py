@@ -129,7 +129,7 @@ def test_fit_answers_and_says_how_it_went(tiny_checkpoint: Callable[[str], Path]
     [
         (("fit", "--family", "edge", "--free-gb", 4.5, "--device", "cpu"), 2, "expected cuda"),
         (("request", "--family", "mini", "--device", "cpu"), 2, "expected edge or nano"),
-        (("request", "--family", "edge", "--scheme", "int3"), 2, "expected one of bf16, float32"),
+        (("request", "--family", "edge", "--scheme", "int3"), 2, "expected one of float32, bf16"),
         (("request", "--family", "edge", "--calls", 0), 2, "expected at least 1"),
         (("soak", "--family", "edge", "--requests", 3, "--device", "cpu"), 2, "at least 4"),
         (
