@@ -18,6 +18,7 @@ from cosmos_lite_ros.contract.constants import CHUNK_ROWS, ROW_PERIOD_S
 from cosmos_lite_ros.contract.robots import RobotType
 from cosmos_lite_ros.execution.limiter import Floats
 from cosmos_lite_ros.execution.settings import ExecutorSettings
+from cosmos_lite_ros.execution.smooth import Smoother
 from cosmos_lite_ros.execution.space import REACH_M, SpaceLimits
 
 Outcome = Literal["clamp", "reject_chunk", "stop"]
@@ -41,6 +42,7 @@ class GateFlag(IntFlag):
     LIMITER = 256
     WORKSPACE = 512
     TOOL_SPEED = 1024
+    SMOOTHED = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +73,14 @@ class Failed:
 
 @dataclass(frozen=True, eq=False)
 class Passed:
-    """Rows that may be executed: clamped positions [n, joints] rad, and flags [n] of each row."""
+    """Rows that may be executed: positions [n, joints] rad, smoothed and clamped; flags [n]."""
 
     positions: Floats
     flags: npt.NDArray[np.int64]
 
 
 class Gate:
-    """Checks of chunks against a robot type, as the settings say. Changes nothing by itself."""
+    """Checks of chunks against a robot type, as the settings say; nothing here moves by itself."""
 
     def __init__(
         self, robot: RobotType, settings: ExecutorSettings, space: SpaceLimits | None = None
@@ -86,6 +88,10 @@ class Gate:
         self._robot = robot
         self._settings = settings
         self._space = space
+        self._smoother = Smoother(
+            np.array(robot.acceleration_max) * settings.acceleration_scale,
+            settings.max_smoothing_rad,
+        )
         self._low, self._high = robot.limits()
         self._step = np.array(robot.velocity_max) * settings.velocity_scale * ROW_PERIOD_S
 
@@ -143,10 +149,13 @@ class Gate:
         flags = np.zeros(len(table), np.int64)
         failures: list[tuple[Outcome, GateFlag, str]] = []
         live = np.arange(len(table))[:, None] >= first
+        jumps = np.abs(np.diff(table, axis=0, prepend=table[:1]))
+        jumps[first] = np.abs(table[first] - previous)
+        smooth = self._smoother(table)
+        flags[np.abs(smooth - table).max(axis=1) > 0] |= int(GateFlag.SMOOTHED)
+        table = smooth
         steps = np.abs(np.diff(table, axis=0, prepend=table[:1]))
         steps[first] = 0.0
-        jumps = steps.copy()
-        jumps[first] = np.abs(table[first] - previous)
         checks: tuple[tuple[Outcome, GateFlag, npt.NDArray[np.bool_], Floats, str], ...] = (
             (
                 limits.spike,

@@ -190,6 +190,14 @@ class ExecutorSettings:
     acceleration_scale: float = field(
         default=0.25, metadata=about("share of the data sheet's accelerations", "", (0.001, 1.0))
     )
+    max_smoothing_rad: float = field(
+        default=0.03,
+        metadata=about(
+            "how far rows may be moved to smooth noise away that no arm can follow; 0: not at all",
+            "rad",
+            (0.0, 0.2),
+        ),
+    )
     max_tool_speed_m_s: float = field(
         default=0.5,
         metadata=about(
