@@ -4,7 +4,8 @@
 
 Policy, executor and player are processes of their own, on this machine only, in a domain and a
 namespace of their own: a live cell on the same network sees nothing of it. This process plays the
-operator and the controller: it holds ``enable``, calls ``~/resume``, and subscribes to commands.
+operator and the controller: it holds ``enable``, calls ``~/preflight`` and ``~/resume``, and
+subscribes to commands.
 """
 
 from __future__ import annotations
@@ -275,9 +276,11 @@ def _run(settings: DemoSettings, run: _Run, say: Say) -> None:
     run.spin(2.0)
     deadline = time.monotonic() + 20.0
     while True:
-        resumed, message = run.call("resume")
-        if resumed:
-            break
+        ready_to_move, message = run.call("preflight")
+        if ready_to_move:
+            resumed, message = run.call("resume")
+            if resumed:
+                break
         if time.monotonic() > deadline:
             raise CosmosLiteError(f"the executor refuses to resume: {message}")
         run.spin(0.5)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import deque
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,36 +19,51 @@ from cosmos_lite_ros.execution.core import ExecutorCore
 from cosmos_lite_ros.execution.machine import State, StopReason
 from cosmos_lite_ros.execution.settings import ExecutorSettings
 from cosmos_lite_ros.ros.diagnostics import Level, status
+from cosmos_lite_ros.ros.executor_gripper import Gripper
 from cosmos_lite_ros.ros.parameters import flatten
 
-# Five minutes of ticks.
-_WINDOW = 300 * RATE_HZ
+# Lateness is counted in buckets of this width, s, up to the number of them.
+_BUCKET_S, _BUCKETS = 2e-5, 5000
+# How long one histogram is filled before the next one begins.
+_WINDOW_S = 300.0
 # States in which standing still is what somebody wanted.
 _WANTED = (StopReason.NONE, StopReason.NOT_ARMED, StopReason.OPERATOR, StopReason.SHUTDOWN)
 
 
-class TickStatistics:
-    """Lateness of the newest ticks; ``add`` is called by the tick thread and costs nothing."""
+class Lateness:
+    """Lateness over the last five to ten minutes; ``add`` is called at each tick and costs nothing.
+
+    Buckets instead of values: a summary takes as long after an hour as after a second, and the tick
+    need not wait for it.
+    """
 
     def __init__(self) -> None:
-        self._lateness_s: deque[float] = deque(maxlen=_WINDOW)
+        self._old, self._new = [0] * _BUCKETS, [0] * _BUCKETS
+        self._max_s = [0.0, 0.0]
+        self._begun_s = time.monotonic()
 
     def add(self, lateness_s: float) -> None:
         """One tick."""
-        self._lateness_s.append(lateness_s)
+        self._new[min(int(lateness_s / _BUCKET_S), _BUCKETS - 1)] += 1
+        if lateness_s > self._max_s[1]:
+            self._max_s[1] = lateness_s
 
     def summary(self) -> dict[str, object]:
-        """p50, p99 and max in s, and the number of ticks."""
-        values = list(self._lateness_s)
-        if not values:
+        """p50, p95 and p99 (upper ends of buckets) and max in s, and the number of ticks."""
+        counts = np.array(self._old) + np.array(self._new)
+        longest = max(self._max_s)
+        if time.monotonic() - self._begun_s > _WINDOW_S:
+            self._old, self._new = self._new, [0] * _BUCKETS
+            self._max_s = [self._max_s[1], 0.0]
+            self._begun_s = time.monotonic()
+        reached = np.cumsum(counts)
+        if not reached[-1]:
             return {"ticks": 0}
-        p50, p99 = np.quantile(values, [0.5, 0.99])
-        return {
-            "lateness_p50_s": float(p50),
-            "lateness_p99_s": float(p99),
-            "lateness_max_s": max(values),
-            "ticks": len(values),
-        }
+        found: dict[str, object] = {"ticks": int(reached[-1])}
+        for percent in (50, 95, 99):
+            bucket = int(np.searchsorted(reached, reached[-1] * percent / 100))
+            found[f"lateness_p{percent}_s"] = min((bucket + 1) * _BUCKET_S, longest)
+        return {**found, "lateness_max_s": longest}
 
 
 def motion_status(core: ExecutorCore, commands_to: str) -> DiagnosticStatus:
@@ -122,8 +137,18 @@ def qos_status(problems: Mapping[str, str]) -> DiagnosticStatus:
     return status("topics", level, "; ".join(problems.values()))
 
 
-def describe(settings: ExecutorSettings, core: ExecutorCore | None, topics: list[str]) -> str:
-    """JSON of what was asked for and what is in effect."""
+def gripper_status(gripper: Gripper, *, dry_run: bool) -> DiagnosticStatus:
+    """How the gripper is reached, and what became of its commands."""
+    if dry_run:
+        return status("gripper", Level.OK, "dry_run: it is not commanded", gripper.report())
+    problem = gripper.problem()
+    return status("gripper", Level.WARN if problem else Level.OK, problem, gripper.report())
+
+
+def describe(
+    settings: ExecutorSettings, core: ExecutorCore | None, more: Mapping[str, object]
+) -> str:
+    """JSON of what was asked for and what is in effect; ``more`` of the latter."""
     effective: dict[str, Any] = {}
     if core is not None:
         limits = core.limits
@@ -142,8 +167,7 @@ def describe(settings: ExecutorSettings, core: ExecutorCore | None, topics: list
             "speed_that_lookahead_can_stop_rad_s": (
                 limits.acceleration * ROW_PERIOD_S * (settings.lookahead_rows - 1)
             ).tolist(),
-            "preflight": "not available in this version",
-            "topics": topics,
+            **more,
         }
     requested = {name: _finite(value) for name, value in flatten(settings).items()}
     return json.dumps({"requested": requested, "effective": effective})

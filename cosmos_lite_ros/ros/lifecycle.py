@@ -29,7 +29,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import rclpy
@@ -98,6 +98,7 @@ class ManagedNode(LifecycleNode):  # type: ignore[misc]
             description="configure and activate without a lifecycle manager", read_only=True
         )
         self._autostart: bool = self.declare_parameter("autostart", False, descriptor).value
+        # Runs only while there is something to wait for: waking costs a node about a millisecond.
         self._poll = steady_timer(self, _POLL_S, self._on_poll)
 
     # What a node does. Each may raise CosmosLiteError.
@@ -167,6 +168,8 @@ class ManagedNode(LifecycleNode):  # type: ignore[misc]
         else:
             if self._pending is None:
                 self._finish(None)
+            else:
+                self._poll.reset()
 
     def _work(self, transition_id: int) -> Future[None] | None:
         if transition_id == Transition.TRANSITION_CONFIGURE:
@@ -210,6 +213,8 @@ class ManagedNode(LifecycleNode):  # type: ignore[misc]
             return
         if self._autostart:
             self._start_next()
+        else:
+            self._poll.cancel()
 
     def _start_next(self) -> None:
         state = self._state_machine.current_state[0]
@@ -305,10 +310,14 @@ def _print_error(line: str) -> None:
 
 
 class _Stop:
-    """Set by SIGINT and SIGTERM; ends the process by force when that takes too long."""
+    """Set by SIGINT and SIGTERM; ends the process by force when that takes too long.
+
+    ``wake`` is called from another thread, so that a main thread that waits handles the signal.
+    """
 
     def __init__(self) -> None:
         self.requested = False
+        self.wake: Callable[[], None] = lambda: None
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._thread = threading.Thread(target=self._watch, name="exit-watchdog", daemon=True)
@@ -326,6 +335,8 @@ class _Stop:
     def _watch(self) -> None:
         # Woken by the C part of the signal handling, so also while the main thread is in C code.
         self._reader.recv(1)
+        with suppress(Exception):  # the executor may be gone already
+            self.wake()
         time.sleep(EXIT_DEADLINE_S)
         sys.stderr.flush()
         os._exit(0)
@@ -387,9 +398,10 @@ def _run(factory: Callable[[], Node], arguments: list[str], stop: _Stop) -> int:
         node = factory()
         executor = SingleThreadedExecutor()
         executor.add_node(node)
-        # The timeout is how long a signal may go unnoticed when nothing arrives.
+        stop.wake = executor.wake
+        # A signal wakes it.
         while not stop.requested:
-            executor.spin_once(timeout_sec=0.1)
+            executor.spin_once(timeout_sec=0.5)
     except CosmosLiteError as error:
         _print_error(one_line(error))
         return error.exit_code

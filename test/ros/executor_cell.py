@@ -25,7 +25,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from cosmos_lite_ros.contract.constants import CHUNK_ROWS, ROW_PERIOD_S
 from cosmos_lite_ros.contract.robots import PANDA
-from cosmos_lite_ros.msg import ActionChunk, ChunkRequest
+from cosmos_lite_ros.msg import ActionChunk, ChunkRequest, PolicyStatus
 from cosmos_lite_ros.ros import qos
 
 STEP_RAD = 0.004
@@ -91,6 +91,9 @@ class Source(Node):  # type: ignore[misc]
         self.create_subscription(ChunkRequest, "chunk_request", self._ask, qos.exchange())
         self.create_subscription(JointState, "joint_states", self._keep, qos.joint_states())
         self.create_timer(0.02, self._answer)
+        status = self.create_publisher(PolicyStatus, "policy_status", qos.latched())
+        ready = PolicyStatus(state=PolicyStatus.READY)
+        self.create_timer(0.5, lambda: status.publish(ready))
 
     def _keep(self, message: JointState) -> None:
         if len(message.position) == 7:

@@ -73,14 +73,15 @@ class CellUnderTest:
         self._publisher = self.probe.publisher("enable", Bool, qos.heartbeat())
 
     def resume(self) -> None:
-        """Call ~/resume until it is granted."""
+        """Call ~/preflight until it is passed, then ~/resume until it is granted."""
+        for service in ("preflight", "resume"):
 
-        def granted() -> bool:
-            self.enable()
-            answer = self.probe.call("executor/resume", Trigger, Trigger.Request())
-            return bool(answer.success)
+            def granted(service: str = service) -> bool:
+                self.enable()
+                answer = self.probe.call(f"executor/{service}", Trigger, Trigger.Request())
+                return bool(answer.success)
 
-        self.probe.wait(granted, 20.0, meanwhile=self.enable, what="~/resume")
+            self.probe.wait(granted, 20.0, meanwhile=self.enable, what=f"~/{service}")
 
     def state(self) -> tuple[int, int]:
         """State and stop reason of the newest tick."""

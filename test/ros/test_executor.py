@@ -79,11 +79,12 @@ class Watch:
         return self.probe.call(f"{self.namespace}/executor/{service}", Trigger, Trigger.Request())
 
     def resume(self) -> None:
-        """Resume, as soon as enable and joint states have been heard."""
+        """Preflight and resume, as soon as everything has been heard."""
         end = time.monotonic() + 10.0
-        while not (answer := self.call("resume")).success:
-            assert time.monotonic() < end, answer.message
-            self.probe.spin(0.1)
+        for service in ("preflight", "resume"):
+            while not (answer := self.call(service)).success:
+                assert time.monotonic() < end, answer.message
+                self.probe.spin(0.1)
 
 
 def transient(p: Probe, topic: str, kind: type, message: Any) -> Any:
@@ -266,11 +267,9 @@ def test_lifecycle_instructions_and_stops(tmp_path: Path) -> None:
         described = json.loads(w.call("describe").message)
         assert described["requested"]["velocity_scale"] == 0.6
         assert described["effective"]["velocity_max_rad_s"][0] == pytest.approx(1.305)
-        for name in ("home", "preflight"):
-            answer = w.call(name)
-            assert not answer.success
-            assert "not available in this version" in answer.message
-            assert "\n" not in answer.message
+        # Nothing moves without a preflight of this session.
+        w.until(lambda: "no passed ~/preflight: not yet" in w.call("resume").message)
+        assert "no passed ~/preflight: not yet" in w.call("home").message
 
         # Both kinds of publishers are heard, white space is stripped, nonsense changes nothing.
         volatile = p.publisher("instruction", String, QoSProfile(depth=1))
