@@ -140,7 +140,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["py.typed", "kernels/gemm_tables/*.json"]},
+    package_data={NAME: ["py.typed", "kernels/gemm_tables/*.json", "policy/*.json"]},
     data_files=data_files(),
     install_requires=CORE,
     extras_require=EXTRAS,
