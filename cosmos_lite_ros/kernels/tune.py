@@ -7,16 +7,15 @@
 from __future__ import annotations
 
 import multiprocessing
-import statistics
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from cosmos_lite_ros.errors import EnvironmentLacksError
-from cosmos_lite_ros.kernels.gemm_checks import SCALE_BLOCK, blocks_of
+from cosmos_lite_ros.kernels.gemm_checks import SCALE_BLOCK
 from cosmos_lite_ros.kernels.shapes import ACTION_ROWS, RELEASED, ROLES, TOKEN_ROWS
 from cosmos_lite_ros.kernels.tables import (
     KERNELS,
@@ -25,6 +24,13 @@ from cosmos_lite_ros.kernels.tables import (
     Table,
     architecture_of,
     number_of,
+)
+from cosmos_lite_ros.kernels.trial import (
+    argument_sets,
+    arguments,
+    launcher,
+    microseconds,
+    random_weights,
 )
 
 Say = Callable[[str], None]
@@ -183,108 +189,6 @@ def default_table(architecture: str) -> Table:
     return Table(architecture, "", entries)
 
 
-def arguments(
-    kernel: str, rows: int, columns: int, depth: int, device: torch.device, weight: Tensor | None
-) -> tuple[Tensor, ...]:
-    """Random arguments of a kernel's launch, as a quantised network has them.
-
-    Args:
-        kernel: one of ``KERNELS``.
-        rows, columns, depth: M, N and K.
-        device: where.
-        weight: ``random_weights`` to take the weight from; None draws it.
-    """
-    generator = torch.Generator(device).manual_seed(rows + columns + depth)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator, device=device)
-
-    def scales(*shape: int) -> Tensor:
-        return normal(*shape).abs() * 1e-3 + 1e-3
-
-    count = columns * depth // (2 if kernel == "gemm_int4wo" else 1)
-    if weight is None:
-        weight = random_weights(kernel, count, device)
-    matrix = weight[:count].view(columns, -1)
-    out = torch.empty((rows, columns), dtype=torch.bfloat16, device=device)
-    if kernel == "gemm_int4wo":
-        return normal(rows, depth).bfloat16(), matrix, scales(columns, blocks_of(depth)), out
-    if kernel == "gemm_int8wo":
-        return normal(rows, depth).bfloat16(), matrix, scales(columns), out
-    blocked = (blocks_of(depth),) if kernel == "gemm_int8_blocked" else ()
-    a = _quantised(normal(rows, depth), kernel)
-    return a, scales(rows, *blocked), matrix, scales(columns), out
-
-
-def _quantised(values: Tensor, kernel: str) -> Tensor:
-    """Normal values as a kernel's operand, about a fifth of its largest magnitude."""
-    limit = 28.0 if kernel == "gemm_fp8_fast" else 448.0 if "fp8" in kernel else 127.0
-    wide = (values * (limit / 5)).clamp(-limit, limit)
-    return wide.to(torch.float8_e4m3fn) if "fp8" in kernel else wide.round().to(torch.int8)
-
-
-def random_weights(kernel: str, count: int, device: torch.device) -> Tensor:
-    """``count`` weights of a kernel's format in a row, uint8 pairs for int4."""
-    generator = torch.Generator(device).manual_seed(count)
-    if kernel == "gemm_int4wo":
-        # Two of 1..15, stored + 8.
-        low, high = (
-            torch.randint(1, 16, (count,), generator=generator, device=device, dtype=torch.uint8)
-            for _ in range(2)
-        )
-        return low | (high << 4)
-    parts = (min(1 << 24, count - start) for start in range(0, count, 1 << 24))
-    return torch.cat(
-        [_quantised(torch.randn(n, generator=generator, device=device), kernel) for n in parts]
-    )
-
-
-def launcher(kernel: str) -> Callable[..., None]:
-    """The kernel's launch function, with its fixed arguments."""
-    from cosmos_lite_ros.kernels import (
-        gemm_fp8_triton,
-        gemm_int4wo_triton,
-        gemm_int8_triton,
-        gemm_int8wo_triton,
-    )
-
-    def unpromoted(*positional: Any, **named: Any) -> None:
-        gemm_fp8_triton.launch(*positional, fast_accumulation=True, **named)
-
-    found: dict[str, Callable[..., None]] = {
-        "gemm_fp8": gemm_fp8_triton.launch,
-        "gemm_fp8_unpromoted": unpromoted,
-        "gemm_fp8_fast": gemm_fp8_triton.launch_fast,
-        "gemm_int8": gemm_int8_triton.launch,
-        "gemm_int8_blocked": gemm_int8_triton.launch,
-        "gemm_int8wo": gemm_int8wo_triton.launch,
-        "gemm_int4wo": gemm_int4wo_triton.launch,
-    }
-    return found[kernel]
-
-
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-
-def microseconds(work: Callable[[], None], calls: int, replays: int, warm_up: int = 1) -> float:
-    """Time of one of the ``calls`` that ``work`` makes: median over replays of a captured graph."""
-    work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    times = []
-    for _ in range(warm_up + replays):
-        start, end = (_event() for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) * 1e3 / calls)
-    return float(statistics.median(times[warm_up:]))
-
-
 def _compile(kernel: str, configs: list[GemmConfig], index: int) -> str:
     """In a process of its own: compile into Triton's cache by one small launch each."""
     torch.cuda.set_device(index)
@@ -356,7 +260,7 @@ def _fastest(
     kernel: str, shape: tuple[int, int, int], configs: list[GemmConfig], pool: Tensor
 ) -> tuple[GemmConfig, float]:
     """The fastest configuration and its time; one that cannot be launched is passed over."""
-    sets = argument_sets(kernel, shape, pool)
+    sets = argument_sets(kernel, shape, pool, _CALLS)
     launch = launcher(kernel)
 
     def time(config: GemmConfig, calls: int, replays: int) -> float:
@@ -382,17 +286,3 @@ def _fastest(
     if best is None:
         raise EnvironmentLacksError(f"no configuration of {kernel} runs here: {refusals[0]}")
     return best
-
-
-def argument_sets(
-    kernel: str, shape: tuple[int, int, int], pool: Tensor, most: int = _CALLS
-) -> list[tuple[Tensor, ...]]:
-    """Arguments with different weights, as many as the pool has room for."""
-    first = arguments(kernel, *shape, pool.device, pool)
-    weight = 1 if kernel in ("gemm_int8wo", "gemm_int4wo") else 2
-    count = first[weight].numel()
-    sets = []
-    for i in range(max(min(most, pool.numel() // count), 1)):
-        matrix = pool[i * count : (i + 1) * count].view(first[weight].shape)
-        sets.append((*first[:weight], matrix, *first[weight + 1 :]))
-    return sets
