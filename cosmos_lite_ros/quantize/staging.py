@@ -35,29 +35,33 @@ def staging(out: Path) -> Iterator[Path]:
         EnvironmentLacksError: the folder cannot be written.
     """
     refuse_existing(out)
-    hidden = hidden_name(out)
+    hidden, lock = hidden_name(out), -1
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        lock = _locked(hidden)
-    except OSError as error:
-        raise EnvironmentLacksError(
-            f"cannot write to {out.parent} ({error.strerror or error}): choose another folder"
-        ) from error
-    try:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            lock = _locked(hidden)
+        except OSError as error:
+            raise EnvironmentLacksError(
+                f"cannot write to {out.parent} ({error.strerror or error}): choose another folder"
+            ) from error
+        refuse_existing(out)  # by a run that has just ended
         for left in hidden.iterdir():
             if left.name != _LOCK:
                 _remove(left)
         yield hidden
-        (hidden / _LOCK).unlink()
         refuse_existing(out)
         sync_folder(hidden)
+        # The lock goes with it: without one another run could take the folder before its renaming.
         hidden.rename(out)
+        (out / _LOCK).unlink()
         sync_folder(out.parent)
     except BaseException:
-        shutil.rmtree(hidden, ignore_errors=True)
+        if lock >= 0:
+            shutil.rmtree(hidden, ignore_errors=True)
         raise
     finally:
-        os.close(lock)
+        if lock >= 0:
+            os.close(lock)
 
 
 def refuse_existing(out: Path) -> None:
