@@ -1,0 +1,3 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whether another arithmetic still gives the same actions: the quality gate."""

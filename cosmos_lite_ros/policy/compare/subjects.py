@@ -1,0 +1,264 @@
+# Copyright 2026 The cosmos_lite_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who answers the frozen requests: the engine in some arithmetic, or the stock network.
+
+The reference's run is recorded: the inputs of every forward and what came out of it. Every other
+subject then answers twice: forward by forward from the reference's inputs (teacher-forced), and
+the whole request on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cosmos_lite_ros.contract.constants import ACTION_WIDTH
+from cosmos_lite_ros.contract.observation import Observation
+from cosmos_lite_ros.contract.prompt import build_prompt
+from cosmos_lite_ros.policy.compare.requests import FrozenRequest
+from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine
+from cosmos_lite_ros.policy.layout import unpatchify
+from cosmos_lite_ros.policy.network import Velocity
+from cosmos_lite_ros.policy.reference import ReferencePolicy
+from cosmos_lite_ros.policy.runner import TextSlot
+from cosmos_lite_ros.policy.sampler import SamplerSettings, schedule
+from cosmos_lite_ros.policy.tower import Branch, GenerationTower
+from cosmos_lite_ros.policy.trace import Trace
+
+Array = npt.NDArray[np.float32]
+BRANCHES = ("conditional", "unconditional")
+
+
+@dataclass(frozen=True, eq=False)
+class Velocities:
+    """What one forward said, of one guidance branch.
+
+    Attributes:
+        action: float32 [32, 8].
+        video: [48, 8, 33, 40], on the host in the dtype that it was computed in.
+    """
+
+    action: Array
+    video: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """Inputs of one step's forwards: vision patches [3060, 192] and rows [33, 64], on the host."""
+
+    vision: Tensor
+    rows: Tensor
+    timestep: float
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A whole request: chunk float32 [32, 8] in model space (gripper 1 = open), video, latent."""
+
+    chunk: Array
+    video: Array
+    latent: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """One request of the reference: each step's inputs, velocities by step and branch, the end."""
+
+    request: FrozenRequest
+    forwards: tuple[Forward, ...]
+    velocities: tuple[tuple[Velocities, ...], ...]
+    answer: Answer
+
+
+class Subject(Protocol):
+    """Somebody who answers."""
+
+    name: str
+
+    def velocities(self, recording: Recording) -> tuple[tuple[Velocities, ...], ...]:
+        """By step and branch, from the reference's inputs."""
+
+    def answer(self, request: FrozenRequest) -> Answer:
+        """The whole request, from the reference's noise."""
+
+    def close(self) -> None:
+        """Give the memory back."""
+
+
+@dataclass
+class _Recorder:
+    """Stands before a tower and notes what goes in and out; made for one request."""
+
+    tower: GenerationTower
+    inputs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    found: list[Velocities] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tower, name)
+
+    def forward(
+        self, vision: Tensor, rows: Tensor, time: Tensor, *branches: Branch, **options: Any
+    ) -> list[tuple[Tensor | None, Tensor]]:
+        found = self.tower.forward(vision, rows, time, *branches, **options)
+        self.inputs += [(vision.cpu().clone(), rows.cpu().clone())] * len(branches)
+        self.found += [_velocities(*each) for each in found]
+        return found
+
+
+class EngineSubject:
+    """An engine: what a robot would run."""
+
+    def __init__(self, name: str, engine: PolicyEngine):
+        """Owns the engine from now on."""
+        self.name = name
+        self.engine = engine
+
+    @classmethod
+    def load(cls, name: str, settings: EngineSettings) -> EngineSubject:
+        """Load the engine; raises what it raises."""
+        return cls(name, PolicyEngine.load(settings))
+
+    def record(self, request: FrozenRequest) -> Recording:
+        """Answer with the video, step by step without graphs, and note everything."""
+        engine, trace = self.engine, Trace()
+        runner = engine._runner
+        recorder = _Recorder(runner.tower)
+        stand_in: Any = recorder
+        runner.tower = stand_in
+        try:
+            engine.act(request.observation, seed=request.seed, trace=trace)
+        finally:
+            runner.tower = recorder.tower
+        branches = len(recorder.found) // len(trace.timesteps)
+        steps = range(len(trace.timesteps))
+        return Recording(
+            request,
+            tuple(Forward(*recorder.inputs[i * branches], trace.timesteps[i]) for i in steps),
+            tuple(tuple(recorder.found[i * branches : (i + 1) * branches]) for i in steps),
+            _answer(trace),
+        )
+
+    def velocities(self, recording: Recording) -> tuple[tuple[Velocities, ...], ...]:
+        """With the engine's own text, time embedding, kernels and number of branches in a pass."""
+        return self.engine._worker.submit(lambda: self._forwards(recording)).result()
+
+    def _forwards(self, recording: Recording) -> tuple[tuple[Velocities, ...], ...]:
+        engine = self.engine
+        runner, tower = engine._runner, engine._runner.tower
+        slots: tuple[TextSlot, TextSlot] = engine._fill_slots(
+            recording.request.observation.instruction
+        )
+        branches = [b for b in runner._branches(*slots, engine.settings.sampler) if b is not None]
+        steps = []
+        for forward in recording.forwards:
+            vision, rows = (t.to(tower.device, tower.dtype) for t in (forward.vision, forward.rows))
+            time = runner._times[forward.timestep]
+            steps.append(
+                tuple(
+                    _velocities(*each)
+                    for i in range(0, len(branches), tower.batch)
+                    for each in tower.forward(vision, rows, time, *branches[i : i + tower.batch])
+                )
+            )
+        return tuple(steps)
+
+    def answer(self, request: FrozenRequest) -> Answer:
+        """As a node asks for it, and once more with the video."""
+        trace = Trace()
+        self.engine.act(request.observation, seed=request.seed, trace=trace)
+        chunk = self.engine.act(request.observation, seed=request.seed)
+        control = np.column_stack([chunk.positions, 1.0 - chunk.gripper]).astype(np.float32)
+        return Answer(control, *(_answer(trace).video, _answer(trace).latent))
+
+    def close(self) -> None:
+        """End the engine's thread and give the memory back."""
+        self.engine.close()
+
+
+class StockSubject:
+    """diffusers' own modules on the same requests: what passes for the same arithmetic."""
+
+    def __init__(
+        self,
+        name: str,
+        policy: ReferencePolicy,
+        *,
+        sampler: SamplerSettings | None = None,
+        kernels: AbstractContextManager[Any] | None = None,
+    ):
+        """Every answer is given inside ``kernels``, which may choose other ones."""
+        self.name = name
+        self._policy = policy
+        self._sampler = sampler or SamplerSettings()
+        self._kernels = kernels or nullcontext()
+
+    @torch.inference_mode()
+    def velocities(self, recording: Recording) -> tuple[tuple[Velocities, ...], ...]:
+        """Every forward of the stock network on the reference's inputs."""
+        network = self._policy.network
+        with self._kernels:
+            texts = self._texts(recording.request.observation, len(recording.velocities[0]))
+            return tuple(
+                tuple(
+                    _stock_velocities(
+                        network.forward(
+                            unpatchify(f.vision.to(network.device)),
+                            f.rows.to(network.device),
+                            f.timestep,
+                            text,
+                        )
+                    )
+                    for text in texts
+                )
+                for f in recording.forwards
+            )
+
+    def _texts(self, observation: Observation, branches: int) -> list[Any]:
+        policy = self._policy
+        prompt = build_prompt(observation.instruction, policy._family, policy._format)
+        texts = [policy.network.text_cache(policy._tokenizer.encode(p)) for p in (prompt, "")]
+        return texts[:branches]
+
+    def answer(self, request: FrozenRequest) -> Answer:
+        """The reference policy's loop."""
+        trace = Trace()
+        with self._kernels:
+            self._policy.act(request.observation, self._sampler, request.seed, trace)
+        return _answer(trace)
+
+    def close(self) -> None:
+        """Drop the modules."""
+        del self._policy
+
+
+def steps_of(sampler: SamplerSettings) -> Sequence[float]:
+    """Timesteps of a sampler."""
+    return [step.timestep for step in schedule(sampler)]
+
+
+def _velocities(moved: Tensor | None, acted: Tensor) -> Velocities:
+    assert moved is not None
+    return Velocities(
+        acted[:, :ACTION_WIDTH].float().cpu().numpy().copy(), unpatchify(moved)[0].cpu().clone()
+    )
+
+
+def _stock_velocities(velocity: Velocity) -> Velocities:
+    return Velocities(
+        velocity.action[:, :ACTION_WIDTH].float().cpu().numpy().copy(),
+        velocity.video[0].cpu().clone(),
+    )
+
+
+def _answer(trace: Trace) -> Answer:
+    assert trace.model_action is not None
+    assert trace.video_latent is not None
+    assert trace.latent_frame0 is not None
+    return Answer(trace.model_action[1:], trace.video_latent, trace.latent_frame0)
