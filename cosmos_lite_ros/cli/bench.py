@@ -40,12 +40,16 @@ JsonFile = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
+    from cosmos_lite_ros.cli.bench_tick import tick
+
     bench = typer.Typer(no_args_is_help=True, help="Measure this machine.")
     app.add_typer(bench, name="bench")
     bench.command("observe")(observe)
     bench.command("request")(request)
     bench.command("soak")(soak)
     bench.command("fit")(fit)
+    bench.command("kernels")(kernels)
+    bench.command("tick")(tick)
 
 
 def request(
@@ -156,6 +160,48 @@ def fit(
     _show(report, json_file)
     if not report["passed"]:
         raise typer.Exit(1)
+
+
+def kernels(
+    family: Annotated[str, typer.Option(help="edge or nano; left out: the products of both.")] = "",
+    device: Device = "cuda",
+    gemlite: Annotated[
+        str,
+        typer.Option(help="Where installed: off, default, or fast, max: tuned, takes minutes."),
+    ] = "default",
+    table: Annotated[
+        str, typer.Option(help="Table of configurations: auto, builtin or a file.")
+    ] = "auto",
+    json_file: JsonFile = None,
+) -> None:
+    """Time the quantised products in captured graphs, beside bf16 and what is ready-made."""
+    import torch
+    from rich.console import Console
+    from rich.table import Table
+
+    from cosmos_lite_ros.cli.tune import cuda_device
+    from cosmos_lite_ros.cli.values import family_of
+    from cosmos_lite_ros.kernels import bench as kernel_bench
+    from cosmos_lite_ros.kernels.shapes import RELEASED
+    from cosmos_lite_ros.kernels.tables import use_table
+
+    chosen = cuda_device(device)
+    families = (family_of(family),) if family else tuple(RELEASED)
+    use_table(table, chosen)
+    with torch.inference_mode():
+        report = kernel_bench.bench_kernels(chosen, _say, families=families, gemlite=gemlite)
+    _write(report, json_file)
+    console = Console(highlight=False)
+    console.print(kernel_bench.caption(report), markup=False, soft_wrap=True)
+    for title, headings, rows in kernel_bench.report_tables(report):
+        shown = Table(title=title)
+        for i, heading in enumerate(headings):
+            shown.add_column(heading, justify="right" if i else "left")
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+    for name, note in report["notes"].items():
+        console.print(f"{name}: {note}", markup=False, soft_wrap=True)
 
 
 def _target(

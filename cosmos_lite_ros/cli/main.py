@@ -44,6 +44,7 @@ _COMMAND_MODULES = (
     "instruct",
     "prewarm",
     "quantize",
+    "tune",
 )
 
 
