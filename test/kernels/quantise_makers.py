@@ -95,7 +95,7 @@ class Case:
         size = exact.abs() * (1 + rounding)
         # Half a step: of an integer; of e4m3, three bits or 2^-9 in its subnormal range.
         half = scale / 2 if self.kind == "int8" else torch.maximum(size / 16, scale * 2.0**-10)
-        return half * (1 + 1e-6) + exact.abs() * rounding + 1e-30
+        return half * (1 + 1e-4) + exact.abs() * rounding + 1e-30
 
 
 def _hard_rows(x: Tensor) -> Tensor:
@@ -143,9 +143,8 @@ def rms_norm_quantise(
     flags = f"{'_delta' * delta}{'_twice' * twice}{'_strided' * strided}"
     name = f"rms_norm_quantise_{rows}x{width}_{kind}{flags}"
     module = "rms_norm_quantise"
-    # A delta is rounded before the norm: relative to x, which may be larger than the sum.
     return Case(
-        *(name, module, module, kind, make, exact, "x", 1 + twice + 8 * delta, False),
+        *(name, module, module, kind, make, exact, "x", 1 + twice + delta, False),
         written=("q", "scale", "x"),
     )
 
