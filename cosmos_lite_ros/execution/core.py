@@ -206,6 +206,10 @@ class ExecutorCore:
             return f"no passed ~/preflight: {self._preflight}"
         if not self._motion.at_rest:
             return "the arm is still slowing down: try again"
+        # A dry run may watch a recording, whose arm does move.
+        moving = "" if self.settings.dry_run else self.joints.why_not_still()
+        if moving:
+            return moving
         return next(iter(self._unfit()), "")
 
     # One tick.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 
 import numpy as np
 
@@ -12,6 +13,11 @@ from cosmos_lite_ros.contract.joints import JointStateBuffer, JointStateMessage
 from cosmos_lite_ros.contract.robots import RobotType
 from cosmos_lite_ros.execution.clock import NS
 from cosmos_lite_ros.execution.limiter import Floats
+
+# Time over which the arm is watched to see whether it stands still, and what counts as that: far
+# above the noise of encoders and the drift of an arm that is held.
+_SPAN_NS = 100_000_000
+_STILL_RAD_S = 0.05
 
 
 class JointWatch:
@@ -24,11 +30,14 @@ class JointWatch:
 
     def __init__(self, robot: RobotType) -> None:
         self.buffer = JointStateBuffer(robot.joint_names)
+        self._order = robot.joint_names
         self._names = frozenset(robot.joint_names)
         self._arrival_ns: int | None = None
         self._positions: Floats | None = None
         # Why the newest message was refused; empty once a good one has come.
         self._refused = ""
+        # The newest positions and when they arrived, over a little more than _SPAN_NS.
+        self._recent: deque[tuple[int, Floats]] = deque()
 
     def push(self, message: JointStateMessage, now_ns: int, ros_ns: int) -> None:
         """Take a sensor_msgs/JointState; ``now_ns`` steady, ``ros_ns`` ROS time of arrival."""
@@ -40,12 +49,29 @@ class JointWatch:
             self._positions = np.array(sample.positions)
             self._arrival_ns = now_ns
             self._refused = ""
+            recent = self._recent
+            recent.append((now_ns, self._positions))
+            while len(recent) > 2 and now_ns - recent[1][0] >= _SPAN_NS:
+                recent.popleft()
         elif any(
             name in self._names and not math.isfinite(position)
             for name, position in zip(message.name, message.position, strict=True)
         ):
             # Unlike a joint that is only awaited, one that is not finite ends what was known.
             self._positions = self._arrival_ns = None
+            self._recent.clear()
+
+    def why_not_still(self) -> str:
+        """Why the arm may be moving, one line; empty when it was seen standing still."""
+        if len(self._recent) < 2 or self._recent[-1][0] == self._recent[0][0]:
+            return "it is not known yet whether the arm stands still: try again"
+        (t0, before), (t1, after) = self._recent[0], self._recent[-1]
+        speed = np.abs(after - before) * NS / (t1 - t0)
+        joint = int(np.argmax(speed))
+        if speed[joint] <= _STILL_RAD_S:
+            return ""
+        name = self._order[joint]
+        return f"the arm is moving ({name} at {speed[joint]:.2f} rad/s): wait until it stands still"
 
     def time_jumped(self) -> None:
         """ROS time has jumped."""

@@ -94,10 +94,8 @@ class Bench:
         arm: bool = True,
         **settings: Any,
     ) -> None:
-        values = {"require_enable": False, **settings}
-        self.core = ExecutorCore(
-            ExecutorSettings(**values), TickGrid(5 * NS), epoch_ns=EPOCH_NS, now_ns=5 * NS
-        )
+        self.settings = ExecutorSettings(**{"require_enable": False, **settings})
+        self.core = self._new_core(5 * NS)
         self.ticker = Ticker(self.core.grid)
         self.source, self.latency, self.arm = source, latency, arm
         self.now_ns = 5 * NS
@@ -110,11 +108,22 @@ class Bench:
         self.requests: list[Request] = []
         self.positions: list[np.ndarray] = []
         self.segments: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        # The same as states: position and velocity at both ends.
+        self.ends: list[tuple[np.ndarray, ...]] = []
         self._due: list[tuple[int, Request]] = []
         self._sent: TickOutput | None = None
         self._sent_tick = self._since = 0
         self._chunk_id = 0
         self.skip = 0
+
+    def _new_core(self, now_ns: int) -> ExecutorCore:
+        return ExecutorCore(
+            self.settings, TickGrid(5 * NS), epoch_ns=EPOCH_NS + now_ns, now_ns=now_ns
+        )
+
+    def restart(self) -> None:
+        """The executor's process dies and is started again; the arm runs what it has got."""
+        self.core = self._new_core(self.now_ns)
 
     @property
     def ros_ns(self) -> int:
@@ -142,7 +151,7 @@ class Bench:
             "chunk_id": self._chunk_id,
             "request_id": request.request_id,
             "epoch": request.epoch,
-            "joint_names": PANDA.joint_names,
+            "joint_names": self.core.robot.joint_names,
             "rows": rows,
             "row_period_s": ROW_PERIOD_S,
             "positions": positions.reshape(-1),
@@ -163,7 +172,8 @@ class Bench:
             assert arrival is not None
             self._move_arm(arrival.tick)
             if self.joints_alive:
-                message = joint_message(self.measured, self.ros_ns - 1_000_000)
+                stamp = self.ros_ns - 1_000_000
+                message = joint_message(self.measured, stamp, self.core.robot.joint_names)
                 self.core.joints.push(message, self.now_ns, self.ros_ns)
             for due, request in [*self._due]:
                 if due <= arrival.tick:
@@ -201,6 +211,7 @@ class Bench:
 
     def _segment(self, p: np.ndarray, v: np.ndarray) -> None:
         self.segments.append(sample_segment(self.measured, self.velocity, p, v))
+        self.ends.append((self.measured.copy(), self.velocity.copy(), p.copy(), v.copy()))
         self.measured, self.velocity = p.copy(), v.copy()
 
     def run_until(self, condition: Callable[[], bool], limit: int = 600) -> int:
@@ -213,7 +224,7 @@ class Bench:
 
     def arm_up(self, instruction: str = "wipe the table") -> None:
         """Joint states, an instruction, resume."""
-        self.tick()
+        self.tick(2)
         self.core.offer_instruction(instruction, self.now_ns)
         answer = self.core.resume(self.now_ns, self.ros_ns)
         assert answer.success, answer.message

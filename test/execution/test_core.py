@@ -351,7 +351,7 @@ def test_motion_begins_at_the_last_command_while_the_arm_is_near_it() -> None:
     assert command is not None
     # The arm sags 10 mrad: the receiver still holds the command, so motion begins there.
     b.measured = command - 0.01
-    b.tick()
+    b.tick(3)
     assert b.core.resume(b.now_ns, b.ros_ns).success
     b.run_until(lambda: b.state is State.RUNNING)
     assert b.status.commanded == pytest.approx(command, abs=0.01)
@@ -360,7 +360,7 @@ def test_motion_begins_at_the_last_command_while_the_arm_is_near_it() -> None:
     b.core.stop(b.now_ns)
     b.tick(20)
     b.measured = HOME - 0.3
-    b.tick()
+    b.tick(3)
     assert b.core.resume(b.now_ns, b.ros_ns).success
     b.run_until(lambda: b.state is State.RUNNING)
     assert np.abs(b.status.commanded - b.measured).max() < 0.01

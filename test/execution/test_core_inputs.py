@@ -78,7 +78,7 @@ def test_an_unusable_instruction_changes_nothing(text: str) -> None:
 
 def test_an_instruction_after_resume_starts_the_first_request() -> None:
     b = Bench(steady)
-    b.tick()
+    b.tick(2)
     assert b.core.resume(b.now_ns, b.ros_ns).success
     b.tick(5)
     assert b.requests == []

@@ -28,7 +28,7 @@ def within_limits(b: Bench) -> bool:
 
 def test_resume_needs_a_passed_preflight_of_this_session() -> None:
     b = Bench(steady, require_preflight=True)
-    b.tick()
+    b.tick(2)
     refused = b.core.resume(b.now_ns, b.ros_ns)
     assert not refused.success
     assert refused.message == "not resumed: no passed ~/preflight: not yet in this session"
@@ -73,10 +73,30 @@ def test_a_failed_preflight_says_everything_and_takes_the_passed_one_back() -> N
 
 def test_enable_is_not_held_at_preflight_but_at_resume() -> None:
     b = Bench(steady, require_preflight=True, require_enable=True)
-    b.tick()
+    b.tick(2)
     assert b.core.preflight(b.now_ns, b.ros_ns).success
     assert "enable has never been heard" in b.core.resume(b.now_ns, b.ros_ns).message
     b.core.interlocks.enable(True, b.now_ns)
+    assert b.core.resume(b.now_ns, b.ros_ns).success
+
+
+def test_an_arm_that_moves_is_not_taken_over() -> None:
+    b = running()
+    # Another executor starts while the arm still runs what it was sent.
+    b.restart()
+    b.tick()
+    assert "not known yet whether the arm stands still" in b.core.resume(b.now_ns, b.ros_ns).message
+    b.tick(2)
+    answer = b.core.resume(b.now_ns, b.ros_ns)
+    assert not answer.success
+    assert "the arm is moving (panda_joint" in answer.message
+    assert "the arm is moving" in b.core.home(b.now_ns, b.ros_ns).message
+    b.tick(12)
+    assert not b.velocity.any()
+    assert b.core.resume(b.now_ns, b.ros_ns).success
+    # A recording that is watched moves by itself.
+    b = Bench(steady, dry_run=True)
+    b.tick()
     assert b.core.resume(b.now_ns, b.ros_ns).success
 
 
@@ -105,7 +125,7 @@ def test_a_policy_slower_than_its_chunks_is_refused_with_figures(mode: str) -> N
 
 def test_home_is_reached_slowly_and_nothing_else_moves() -> None:
     b = Bench(steady, position=AWAY)
-    b.tick()
+    b.tick(2)
     b.core.offer_instruction("wipe the table", b.now_ns)
     epoch = b.core.epoch
     answer = b.core.home(b.now_ns, b.ros_ns)
@@ -128,12 +148,13 @@ def test_home_is_reached_slowly_and_nothing_else_moves() -> None:
     path = np.array([s[0][-1] for s in b.segments])
     share = (path - AWAY) @ (HOME - AWAY) / np.sum((HOME - AWAY) ** 2)
     assert np.abs(path - AWAY - share[:, None] * (HOME - AWAY)).max() < 0.02
+    b.tick(3)
     assert b.core.resume(b.now_ns, b.ros_ns).success
 
 
 def test_home_elsewhere() -> None:
     b = Bench(steady, position=AWAY, home_rad=tuple(AWAY + 0.02))
-    b.tick()
+    b.tick(2)
     assert b.core.home(b.now_ns, b.ros_ns).success
     b.run_until(lambda: b.state is State.STOPPED)
     assert np.abs(b.measured - AWAY - 0.02).max() < 1e-5
@@ -141,7 +162,7 @@ def test_home_elsewhere() -> None:
 
 def test_home_needs_what_resume_needs_and_starts_from_stopped_only() -> None:
     b = Bench(steady, require_enable=True, position=AWAY)
-    b.tick()
+    b.tick(2)
     assert "not moved: enable has never been heard" in b.core.home(b.now_ns, b.ros_ns).message
     b = running()
     assert "the state is RUNNING" in b.core.home(b.now_ns, b.ros_ns).message
@@ -155,7 +176,7 @@ def test_home_needs_what_resume_needs_and_starts_from_stopped_only() -> None:
 )
 def test_what_comes_while_the_arm_goes_home(how: str) -> None:
     b = Bench(steady, position=AWAY)
-    b.tick()
+    b.tick(2)
     assert b.core.home(b.now_ns, b.ros_ns).success
     b.tick(10)
     assert b.velocity.any()
@@ -259,7 +280,7 @@ def test_average_mixes_three_to_seven_where_chunks_overlap() -> None:
 
     first = [0.0]
     b = Bench(source, mode="average", blend_rows=3, latency=2, start_tolerance_rad=1.0)
-    b.tick()
+    b.tick(2)
     b.core.offer_instruction("wipe the table", b.now_ns)
     assert b.core.resume(b.now_ns, b.ros_ns).success
     first[0] = 0.002 * 2
