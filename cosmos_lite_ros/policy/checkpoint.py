@@ -23,13 +23,14 @@ from torch import Tensor, nn
 
 from cosmos_lite_ros.errors import CheckpointError, EnvironmentLacksError
 from cosmos_lite_ros.policy.config import RELEASED_SIZES, NetworkConfig, parse_config
+from cosmos_lite_ros.quantize.awareness import Rescaling
 from cosmos_lite_ros.quantize.manifest import (
     MANIFEST_FILE,
     SCALE_SUFFIX,
     Manifest,
     read_manifest,
 )
-from cosmos_lite_ros.quantize.schemes import role_of
+from cosmos_lite_ros.quantize.schemes import Scheme, role_of
 from cosmos_lite_ros.quantize.verify import check_layout
 
 Progress = Callable[[float, str], None]
@@ -309,6 +310,28 @@ def read_tensors(files: tuple[TensorFile, ...]) -> Iterator[tuple[str, Tensor]]:
             for key in sorted(handle.keys()):
                 if not is_stray(key):
                     yield key, handle.get_tensor(key)
+
+
+def read_for(info: CheckpointInfo, scheme: Scheme | None) -> Iterator[tuple[str, Tensor]]:
+    """The network's tensors as ``scheme`` quantises them: as they are, or rescaled before.
+
+    Those of an artifact are as they must be already. Peak memory is one tensor.
+    """
+    if scheme is None or not scheme.activation_aware or info.scheme is not None:
+        yield from read_tensors(info.transformer_files)
+        return
+    paths = {name: file.path for file in info.transformer_files for name in file.shapes}
+
+    def read(name: str) -> Tensor | None:
+        if name not in paths:
+            return None
+        with safe_open(paths[name], framework="pt") as handle:
+            tensor: Tensor = handle.get_tensor(name)
+            return tensor
+
+    rescaling = Rescaling(read)
+    for name, tensor in read_tensors(info.transformer_files):
+        yield name, rescaling.apply(name, tensor)
 
 
 def fill(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cosmos_lite_ros.errors import CheckpointError
-from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, read_tensors
+from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, read_for
 from cosmos_lite_ros.policy.config import DROID_DOMAIN, NetworkConfig
 from cosmos_lite_ros.policy.layout import ACTION_CHANNELS
 from cosmos_lite_ros.policy.linears import Matrix
@@ -64,7 +64,7 @@ def load_weights(
     """
     builder = Builder(info.config, device, dtype, scheme)
     total = sum(len(f.shapes) for f in info.transformer_files)
-    for done, (name, tensor) in enumerate(read_tensors(info.transformer_files), 1):
+    for done, (name, tensor) in enumerate(read_for(info, scheme), 1):
         builder.put(name, tensor)
         if progress is not None:
             progress(done / total, "loading the network")

@@ -62,6 +62,7 @@ class Manifest:
         files: every other file of the artifact, by path below it.
         tensors: every tensor of the network, by name; a quantised one has NAME.scale beside it.
         left_out: tensors of the source that no request reads.
+        rescaled: tensors whose columns were multiplied by powers of two before (awareness).
     """
 
     scheme: str
@@ -76,6 +77,7 @@ class Manifest:
     files: Mapping[str, FileEntry]
     tensors: Mapping[str, TensorEntry]
     left_out: tuple[str, ...]
+    rescaled: tuple[str, ...]
 
     @property
     def nbytes(self) -> int:
@@ -104,6 +106,7 @@ class Manifest:
                 for name, t in self.tensors.items()
             },
             "left_out": list(self.left_out),
+            "rescaled": list(self.rescaled),
         }
         value["digest"] = digest_of(value)
         return json.dumps(value, indent=1) + "\n"
@@ -205,6 +208,7 @@ def _parse(value: dict[str, Any]) -> Manifest:
             for name, t in value["tensors"].items()
         },
         left_out=tuple(_text(name) for name in value["left_out"]),
+        rescaled=tuple(_text(name) for name in value["rescaled"]),
     )
 
 

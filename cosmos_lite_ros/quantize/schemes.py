@@ -64,6 +64,11 @@ class Scheme:
         return any(kind != "bf16" for kind in self.weights.values())
 
     @property
+    def activation_aware(self) -> bool:
+        """Whether columns of the MLP's first matrices are rescaled by the norm's gain before."""
+        return self.weights["up"] == "int4"
+
+    @property
     def quantises_activations(self) -> bool:
         """Whether the arithmetic itself is in eight bits."""
         return any(kind != "bf16" for kind in self.activations.values())

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from cosmos_lite_ros import __version__
 from cosmos_lite_ros.errors import CheckpointError, EnvironmentLacksError
+from cosmos_lite_ros.quantize.awareness import Rescaling
 from cosmos_lite_ros.quantize.files import (
     copy_file,
     hash_file,
@@ -190,6 +191,9 @@ class _Writer:
         self._folder = folder
         self._device = device
         self._progress = progress
+        self._paths = {name: path for shard in shards for path, name in shard.sources}
+        self._rescaling = Rescaling(self._read) if order.scheme.activation_aware else None
+        self._rescaled: list[str] = []
         self._stop = threading.Event()
         self._step = ""
         copied = sum(p.stat().st_size for p in order.copies.values())
@@ -269,6 +273,7 @@ class _Writer:
             files=dict(sorted(files.items())),
             tensors=dict(sorted(tensors.items())),
             left_out=tuple(sorted(order.left_out)),
+            rescaled=tuple(sorted(self._rescaled)),
         )
 
     def _hash(self, path: Path) -> FileEntry:
@@ -303,26 +308,47 @@ class _Writer:
                         self._write(file, name, handle.get_tensor(name), starts)
             sync(file)
 
+    def _read(self, name: str) -> Tensor | None:
+        path = self._paths.get(name)
+        if path is None:
+            return None
+        with safe_open(path, framework="pt") as handle:
+            tensor: Tensor = handle.get_tensor(name)
+            return tensor
+
     def _write(self, file: BinaryIO, name: str, tensor: Tensor, starts: dict[str, int]) -> None:
         role = role_of(name)
         kind = "bf16" if role is None else self._order.scheme.weights[role]
+        factor = None if self._rescaling is None else self._rescaling.factor(name)
+        if factor is not None:
+            self._rescaled.append(name)
         file.seek(starts[name])
         if role is None or kind == "bf16":
+            if factor is not None:
+                tensor = tensor * factor.to(tensor.dtype)  # exact, see awareness
             self._count(write_tensor(file, tensor))
             return
-        scales = self._write_rows(file, name, tensor, kind, self._order.scheme.weight_limit(role))
+        limit = self._order.scheme.weight_limit(role)
+        scales = self._write_rows(file, name, tensor, kind, limit, factor)
         file.seek(starts[name + SCALE_SUFFIX])
         self._count(write_tensor(file, scales))
 
     def _write_rows(
-        self, file: BinaryIO, name: str, tensor: Tensor, kind: Kind, limit: float
+        self,
+        file: BinaryIO,
+        name: str,
+        tensor: Tensor,
+        kind: Kind,
+        limit: float,
+        factor: Tensor | None,
     ) -> Tensor:
-        """Quantise and write a matrix's values; returns its scales."""
+        """Quantise and write a matrix's values, columns times ``factor``; returns its scales."""
         chunk = max(1, _CHUNK_BYTES[self._device.type] // (4 * tensor.shape[1]))
+        factor = None if factor is None else factor.to(self._device)
         scales = []
         for first in range(0, tensor.shape[0], chunk):
             rows = tensor[first : first + chunk].to(self._device).float()
-            data, scale = quantise(rows, kind, limit)
+            data, scale = quantise(rows if factor is None else rows * factor, kind, limit)
             scales.append(scale.cpu())
             if not bool(scales[-1].isfinite().all()):
                 raise CheckpointError(
