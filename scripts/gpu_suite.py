@@ -41,6 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "accumulate": "fast",
         "guidance_interval": (960.0, 1001.0),
     },
+    "fp8 fast int8qk": {"scheme": "fp8", "accumulate": "fast", "attention": "int8qk"},
     "fp8_fast": {"scheme": "fp8_fast"},
     "int8": {"scheme": "int8"},
     "int8wo": {"scheme": "int8wo"},

@@ -21,7 +21,9 @@ from cosmos_lite_ros.contract.constants import (
 )
 from cosmos_lite_ros.errors import BadInputError
 
-# Shapes of an observation's image.
+Pixels = npt.NDArray[np.uint8]
+Image = Pixels | tuple[Pixels, Pixels, Pixels]
+# Shapes of the composed image and of the three fitted views.
 COMPOSED = (COMPOSED_HEIGHT, COMPOSED_WIDTH, 3)
 STACKED = (len(VIEWS), CAMERA_HEIGHT, CAMERA_WIDTH, 3)
 # Longer texts are refused: the released prompts hold 82 to 150 tokens in all.
@@ -55,10 +57,10 @@ class Observation:
     """One observation of a DROID cell.
 
     Attributes:
-        image: uint8 RGB, C-contiguous: the three views composed [540, 640, 3]
-            (``contract.views.compose_views``), or fitted and stacked [3, 360, 640, 3]
-            (``contract.views.arrange_views``), which the engine composes on its device. Both forms
-            of the same pictures are the same observation.
+        image: uint8 RGB: the three views composed [540, 640, 3]
+            (``contract.views.compose_views``), or wrist, exterior 1 and exterior 2 fitted, each
+            [360, 640, 3] (``contract.views.arrange_views``), which the engine composes on its
+            device. Both forms of the same pictures are the same observation.
         joint_positions: float64 [7] rad, measured, in the robot type's joint order.
         gripper: measured, 0 open .. 1 closed.
         instruction: clean (see clean_instruction).
@@ -70,7 +72,7 @@ class Observation:
         BadInputError: a wrong shape or dtype, or a value that is not finite.
     """
 
-    image: npt.NDArray[np.uint8]
+    image: Image
     joint_positions: npt.NDArray[np.float64]
     gripper: float
     instruction: str
@@ -80,10 +82,13 @@ class Observation:
 
     def __post_init__(self) -> None:
         """Check everything that numpy can check."""
-        if self.image.dtype != np.uint8 or self.image.shape not in (COMPOSED, STACKED):
+        views = self.image if isinstance(self.image, tuple) else (self.image,)
+        shape = STACKED[1:] if isinstance(self.image, tuple) else COMPOSED
+        found = [f"{view.dtype} {view.shape}" for view in views]
+        if set(found) != {f"uint8 {shape}"} or len(found) not in (1, len(VIEWS)):
             raise BadInputError(
-                f"the image is {self.image.dtype} {self.image.shape}, expected uint8 {COMPOSED} "
-                f"or {STACKED}: compose the three views with contract.views.compose_views"
+                f"the image is {', '.join(found)}, expected uint8 {COMPOSED} or a tuple of three "
+                f"uint8 {STACKED[1:]}: compose the three views with contract.views.compose_views"
             )
         if self.joint_positions.shape != (JOINTS,):
             raise BadInputError(
@@ -99,7 +104,7 @@ class Observation:
     @cached_property
     def composed(self) -> npt.NDArray[np.uint8]:
         """The picture that the network sees, uint8 [540, 640, 3], whichever form ``image`` has."""
-        if self.image.shape == COMPOSED:
+        if not isinstance(self.image, tuple):
             return self.image
         # Here, so that reading stamps and texts needs no OpenCV.
         from cosmos_lite_ros.contract.views import compose_views

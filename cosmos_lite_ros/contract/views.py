@@ -99,24 +99,25 @@ def arrange_views(
     compose: Compose = "client",
     aspect: Aspect = "pad",
     resize: Resize = pillow_resize,
-) -> Pixels:
-    """An observation's image: the views stacked for composition on the engine's device.
+) -> Pixels | tuple[Pixels, Pixels, Pixels]:
+    """An observation's image: the views fitted, for composition on the engine's device.
 
     Arguments and errors as ``compose_views``.
 
     Returns:
-        uint8 [3, 360, 640, 3] RGB; where ``server`` has to compose at another size than 360x640,
-        uint8 [540, 640, 3], composed.
+        Three uint8 [360, 640, 3] RGB, of pictures with that size themselves and no copies; where
+        ``server`` has to compose at another size, uint8 [540, 640, 3], composed.
     """
     views = (wrist, exterior_1, exterior_2)
     fits = all(view.shape[:2] == (CAMERA_HEIGHT, CAMERA_WIDTH) for view in views)
     if compose != "client" and not fits:
         return compose_views(*views, compose=compose, aspect=aspect, resize=resize)
     _check_choices(compose, aspect)
-    stacked = np.empty((len(views), CAMERA_HEIGHT, CAMERA_WIDTH, 3), np.uint8)
-    for image, name, out in zip(views, _NAMES, stacked, strict=True):
-        fit_camera(_prepared(image, name, aspect), resize=resize, out=out)
-    return stacked
+    first, second, third = (
+        fit_camera(_prepared(image, name, aspect), resize=resize)
+        for image, name in zip(views, _NAMES, strict=True)
+    )
+    return first, second, third
 
 
 def fit_camera(

@@ -226,8 +226,8 @@ class PolicyEngine:
 
         Leaves nothing behind: the text cache and its counters start anew.
         """
-        grey = np.full(STACKED, 127, np.uint8)
-        observation = Observation(grey, np.zeros(JOINTS), 0.0, "warm up")
+        grey = np.full(STACKED[1:], 127, np.uint8)
+        observation = Observation((grey, grey, grey), np.zeros(JOINTS), 0.0, "warm up")
 
         def run() -> None:
             # Twice: the first runs every kernel and captures, the second replays the graphs.

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from cosmos_lite_ros.contract.constants import ACTION_WIDTH, CAMERA_HEIGHT, CAMERA_WIDTH
-from cosmos_lite_ros.contract.observation import COMPOSED, STACKED
+from cosmos_lite_ros.contract.observation import COMPOSED, STACKED, Image
 from cosmos_lite_ros.policy.encoder import ImageEncoder2d
 from cosmos_lite_ros.policy.layout import (
     ACTION_CHANNELS,
@@ -109,11 +109,9 @@ class Runner:
         self.uses_graphs = graphs and tower.device.type == "cuda"
         device = tower.device
         pinned = device.type == "cuda"
-        # One of each form that an observation's image may have.
-        self._host_images = {
-            shape: torch.empty(shape, dtype=torch.uint8, pin_memory=pinned)
-            for shape in (COMPOSED, STACKED)
-        }
+        # For each form that an observation's image may have.
+        self._host_image = torch.empty(COMPOSED, dtype=torch.uint8, pin_memory=pinned)
+        self._host_views = torch.empty(STACKED, dtype=torch.uint8, pin_memory=pinned)
         self._views = torch.zeros(STACKED, dtype=torch.uint8, device=device)
         self._host_state = torch.empty(ACTION_WIDTH, dtype=torch.float32, pin_memory=pinned)
         self._image = torch.zeros(COMPOSED, dtype=torch.uint8, device=device)
@@ -138,16 +136,17 @@ class Runner:
         self._noise_vision.copy_(patches, non_blocking=True)
         self._noise_rows.copy_(rows, non_blocking=True)
 
-    def set_inputs(self, image: npt.NDArray[np.uint8], state: npt.NDArray[np.float32]) -> None:
-        """An observation's image, uint8 composed or stacked, and the state row float32 [8]."""
-        host = self._host_images[image.shape]
-        np.copyto(host.numpy(), image)
+    def set_inputs(self, image: Image, state: npt.NDArray[np.float32]) -> None:
+        """An observation's image, composed or three views, and the state row float32 [8]."""
         self._host_state.copy_(torch.from_numpy(state))
-        if image.shape == STACKED:
-            self._views.copy_(host, non_blocking=True)
+        if isinstance(image, tuple):
+            for place, view in zip(self._host_views.numpy(), image, strict=True):
+                np.copyto(place, view)
+            self._views.copy_(self._host_views, non_blocking=True)
             compose(self._views, self._image)
         else:
-            self._image.copy_(host, non_blocking=True)
+            np.copyto(self._host_image.numpy(), image)
+            self._image.copy_(self._host_image, non_blocking=True)
         self._state.copy_(self._host_state, non_blocking=True)
 
     def encode(self) -> None:

@@ -105,7 +105,7 @@ def _answer(
     runner.set_noise(patchify(torch.from_numpy(video)), torch.from_numpy(rows))
     generator = np.random.default_rng(0)
     views = generator.integers(0, 256, STACKED, np.uint8)
-    runner.set_inputs(views, np.linspace(-0.5, 0.5, 8, dtype=np.float32))
+    runner.set_inputs((views[0], views[1], views[2]), np.linspace(-0.5, 0.5, 8, dtype=np.float32))
     runner.encode()
     slots = []
     for seed, length in enumerate(_TEXTS):

@@ -192,7 +192,7 @@ class PerfectTower(GenerationTower):
             rest = rest - hidden[:, part : 24 + part : 3].double()
         moved = torch.zeros(VISION_TOKENS - 340, PATCH_CHANNELS, dtype=torch.bfloat16)
         dtype = options["head_dtype"] or self.dtype
-        return (moved if options["video"] else None), self.action_velocity(hidden, dtype)
+        return [(moved if options["video"] else None, self.action_velocity(hidden, dtype))]
 
 
 def make_perfect() -> PerfectTower:
@@ -272,6 +272,6 @@ def test_stacked_views_are_composed_as_the_host_composes_them(
     out = torch.zeros(540, 640, 3, dtype=torch.uint8)
     compose(torch.from_numpy(views), out)
     np.testing.assert_array_equal(out.numpy(), compose_views(*views))
-    stacked, composed = (make_observation(image=i) for i in (views, compose_views(*views)))
+    stacked, composed = (make_observation(image=i) for i in (tuple(views), compose_views(*views)))
     assert stacked.digest() == composed.digest()
     assert engine.act(stacked).as_array().tobytes() == engine.act(composed).as_array().tobytes()
