@@ -27,7 +27,7 @@ _SPEED_SHARE = 0.98
 _ROW_MARGIN_M = 1.5e-3
 # Further out than this is no motion that a box should shape, m.
 REACH_M = 0.1
-_ITERATIONS = 12
+_ITERATIONS, _STRIDE_M = 12, 0.02
 _DAMPING = 1e-4
 
 
@@ -126,7 +126,8 @@ class SpaceLimits:
                     continue
                 columns = found.jacobian(places[:, i], joints)[:, which].transpose(1, 2, 0)
                 square = columns @ columns.transpose(0, 2, 1) + _DAMPING * np.eye(3)
-                pull = np.linalg.solve(square, (inside - places)[which, i][..., None])
+                pull = np.clip((inside - places)[which, i], -_STRIDE_M, _STRIDE_M)[..., None]
+                pull = np.linalg.solve(square, pull)
                 rows[which, :joints] += (columns.transpose(0, 2, 1) @ pull)[..., 0]
             rows = np.clip(rows, low, high)
         return rows
