@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from cosmos_lite_ros.contract.robots import RobotType, robot_type
-from cosmos_lite_ros.execution.kinematics import posture, tool_speed
+from cosmos_lite_ros.execution.kinematics import posture
 from cosmos_lite_ros.execution.settings import ExecutorSettings
 
 from .makers import sample_segment
@@ -88,9 +88,11 @@ class Judge:
             excess = np.maximum(v - self.scale * up, self.scale * down - v)
             self._note("envelope", float(excess[np.abs(v) > 1e-9].max(initial=-math.inf)))
         found = posture(p)
-        self._note("tool speed", float(tool_speed(found, v, self.tool).max()) - self.speed)
+        tip = found.flange + found.rotation @ self.tool
+        moving = np.einsum("jnk,nj->nk", found.jacobian(tip), v)
+        self._note("tool speed", float(np.linalg.norm(moving, axis=1).max()) - self.speed)
         if self.boxed:
-            places = found.places(self.tool)
+            places = np.stack((found.elbow, found.wrist, tip), axis=1)
             top, bottom = np.maximum(self.box_high, places[0]), np.minimum(self.box_low, places[0])
             self._note("workspace", float(np.maximum(places - top, bottom - places).max()))
 
