@@ -39,6 +39,7 @@ _COMMAND_MODULES = (
     "act",
     "bags",
     "bench",
+    "compare",
     "demo",
     "doctor",
     "instruct",

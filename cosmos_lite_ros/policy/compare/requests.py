@@ -107,4 +107,5 @@ def _stretch(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.floa
     at = np.arange(count) * ((values.shape[0] - 1) / (count - 1))
     low = np.minimum(at.astype(np.int64), values.shape[0] - 2)
     part = (at - low)[:, None, None]
-    return values[low] * (1.0 - part) + values[low + 1] * part
+    stretched: npt.NDArray[np.float64] = values[low] * (1.0 - part) + values[low + 1] * part
+    return stretched
