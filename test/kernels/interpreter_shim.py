@@ -96,6 +96,14 @@ def install() -> None:
         left, right = widen(a.data, a.dtype.scalar), widen(b.data, b.dtype.scalar)
         return handle(product(left, right, start.data), start.dtype.scalar)
 
+    patch_tensor = interpreter._patch_lang_tensor
+
+    def patch(tensor: Any, scope: Any) -> None:
+        patch_tensor(tensor, scope)
+        # Triton 3.6 asks NumPy for the integer of an array of one, which NumPy 2.4 refuses.
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patch
     builder.cast_impl = cast
     builder.create_fp_to_fp = fp_to_fp
     builder.binary_op = binary_op

@@ -12,12 +12,32 @@ import sys
 
 import numpy as np
 import torch
+import triton
+import triton.language as tl
+
+from cosmos_lite_ros.kernels.quantise_triton import _odd
 
 from .interpreter_shim import install
 from .quantise_faults import FAULTS, plant
 from .quantise_makers import SMALL, TALL
 
 DTYPES = (torch.float32, torch.bfloat16)
+
+
+@triton.jit
+def odd_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    tl.store(out_ptr + lanes, _odd(tl.load(x_ptr + lanes)))
+
+
+def near_ties() -> torch.Tensor:
+    """16384 float32 around the numbers of e4m3 and between them."""
+    every = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
+    positive = every[every >= 0].unique()
+    centres = torch.cat((positive[1:], (positive[1:] + positive[:-1]) / 2)).repeat(64)
+    bits = centres.view(torch.int32) + torch.arange(len(centres)) % 5 - 2
+    some = torch.rand(16384 - len(bits), generator=torch.Generator().manual_seed(0)) * 448
+    return torch.cat((bits.int().view(torch.float32), some))
 
 
 def main(out: str) -> None:
@@ -33,6 +53,9 @@ def main(out: str) -> None:
     for fault in FAULTS:
         for name, tensor in plant(fault, "launch").items():
             found[f"{fault.name}/{name}"] = tensor.clone()
+    found["near_ties"] = near_ties()
+    found["odd"] = torch.empty_like(found["near_ties"])
+    odd_kernel[(1,)](found["near_ties"], found["odd"], BLOCK=16384)
     torch.save(found, out)
 
 

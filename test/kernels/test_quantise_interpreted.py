@@ -81,3 +81,18 @@ def test_a_fault_shows_in_all_of_its_row_and_nowhere_else(
 ) -> None:
     written = {name: interpreted[f"{fault.name}/{name}"] for name in fault.case.written}
     assert_shown(fault, written)
+
+
+def test_a_cut_to_float16_on_the_way_to_float8_changes_nothing(
+    interpreted: dict[str, Tensor],
+) -> None:
+    def by_float16(x: Tensor) -> Tensor:
+        # As Triton 3.6 does on sm_89: the last 13 bits are cut off.
+        cut = (x.view(torch.int32) & -0x2000).view(torch.float32).half()
+        return cut.to(torch.float8_e4m3fn).view(torch.uint8)
+
+    x = interpreted["near_ties"]
+    expected = x.to(torch.float8_e4m3fn).view(torch.uint8)
+    assert torch.equal(interpreted["odd"].to(torch.float8_e4m3fn).view(torch.uint8), expected)
+    assert torch.equal(by_float16(interpreted["odd"]), expected)
+    assert not torch.equal(by_float16(x), expected)
