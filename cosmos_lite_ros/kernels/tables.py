@@ -145,7 +145,9 @@ class Table:
         wanted = min(enough) if enough else max(e.rows for e in listed)
 
         def distance(entry: Entry) -> float:
-            return abs(math.log2(entry.columns / columns)) + abs(math.log2(entry.depth / depth))
+            wide, deep = entry.columns / columns, entry.depth / depth
+            # Rounded, so that equal distances are equal.
+            return round(abs(math.log2(wide)) + abs(math.log2(deep)), 9)
 
         return min((e for e in listed if e.rows == wanted), key=distance).config
 
