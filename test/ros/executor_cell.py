@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-ins around the executor, in a process of their own: an arm, an enabling hand, a policy.
 
-None of them exists on a test machine. The arm is where the trajectories that it hears have led; the
+None of them exists on a test machine. The arm is where the commands that it hears have led; the
 policy answers each request with rows made by a rule instead of a network.
 
-    python -m test.ros.executor_cell --arm left --arm right --source left:smooth --source right:nan
+    python -m test.ros.executor_cell --arm left --arm right:stand --source left:smooth
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from typing import Any
@@ -20,7 +21,7 @@ import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool
+from std_msgs.msg import Bool, Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from cosmos_lite_ros.contract.constants import CHUNK_ROWS, ROW_PERIOD_S
@@ -30,25 +31,45 @@ from cosmos_lite_ros.ros import qos
 
 STEP_RAD = 0.004
 DELAY_S = 0.15
+WAVE_RAD = 0.02
 
 
 class Arm(Node):  # type: ignore[misc]
-    """Follows joint_trajectory (or command_preview), publishes joint_states, holds enable."""
+    """Follows commands (or command_preview), publishes joint_states, holds enable.
 
-    def __init__(self, namespace: str) -> None:
+    ``kind``: follow; stand: it hears commands and does not move; states: it hears none and holds no
+    enable either.
+    """
+
+    def __init__(self, namespace: str, kind: str = "follow") -> None:
         super().__init__("arm", namespace=namespace)
+        self._stands = kind != "follow"
         self.position = np.array(PANDA.home)
         self.velocity = np.zeros(7)
         self._segments: list[tuple[float, np.ndarray, np.ndarray]] = []
         self._begun_s = 0.0
         self._states = self.create_publisher(JointState, "joint_states", qos.status())
+        self.create_timer(0.02, self._tick)
+        if kind == "states":
+            return
         self._enable = self.create_publisher(Bool, "enable", qos.heartbeat())
         for topic in ("joint_trajectory", "command_preview"):
             self.create_subscription(JointTrajectory, topic, self._follow, qos.command())
-        self.create_timer(0.02, self._tick)
+        self.create_subscription(
+            Float64MultiArray, "position_commands", lambda m: self._put(m.data), qos.command()
+        )
+        self.create_subscription(
+            JointState, "joint_commands", lambda m: self._put(m.position), qos.command()
+        )
         self.create_timer(0.1, lambda: self._enable.publish(Bool(data=True)))
 
+    def _put(self, position: Any) -> None:
+        if not self._stands:
+            self.position = np.array(position)
+
     def _follow(self, message: JointTrajectory) -> None:
+        if self._stands:
+            return
         self._advance()
         self._begun_s = time.monotonic()
         self._segments = [(0.0, self.position, self.velocity)]
@@ -79,7 +100,11 @@ class Arm(Node):  # type: ignore[misc]
 
 
 class Source(Node):  # type: ignore[misc]
-    """Answers chunk_request after DELAY_S; ``kind``: smooth, nan or random."""
+    """Answers chunk_request after DELAY_S.
+
+    ``kind``: smooth; wave: the same rows in every chunk; nan; random; late: its status says that it
+    takes 3 s.
+    """
 
     def __init__(self, namespace: str, kind: str) -> None:
         super().__init__("policy", namespace=namespace)
@@ -93,6 +118,7 @@ class Source(Node):  # type: ignore[misc]
         self.create_timer(0.02, self._answer)
         status = self.create_publisher(PolicyStatus, "policy_status", qos.latched())
         ready = PolicyStatus(state=PolicyStatus.READY)
+        ready.latency_p95_s = 3.0 if kind == "late" else math.nan
         self.create_timer(0.5, lambda: status.publish(ready))
 
     def _keep(self, message: JointState) -> None:
@@ -123,6 +149,9 @@ class Source(Node):  # type: ignore[misc]
         message.row_period_s = ROW_PERIOD_S
         if self._kind == "nan":
             table[3, 2] = np.nan
+        if self._kind == "wave":
+            phase = 2 * np.pi * np.arange(CHUNK_ROWS)[:, None] / (CHUNK_ROWS - 1)
+            table = np.array(PANDA.home) + WAVE_RAD * (1 - np.cos(phase))
         message.positions = table.reshape(-1).tolist()
         message.gripper = np.where(np.arange(CHUNK_ROWS) < 16, 0.0, 1.0).tolist()
         message.random_weights = self._kind == "random"
@@ -137,7 +166,7 @@ def main() -> int:
     arguments = parser.parse_args()
     rclpy.init(args=[])
     executor = SingleThreadedExecutor()
-    nodes = [Arm(namespace) for namespace in arguments.arm]
+    nodes = [Arm(*arm.split(":")) for arm in arguments.arm]
     nodes += [Source(*source.split(":")) for source in arguments.source]
     for node in nodes:
         executor.add_node(node)

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,83 +20,19 @@ rclpy = pytest.importorskip("rclpy")
 
 from diagnostic_msgs.msg import DiagnosticArray  # noqa: E402
 from rclpy.qos import QoSProfile  # noqa: E402
-from std_msgs.msg import Bool, Float64, String  # noqa: E402
-from std_srvs.srv import Trigger  # noqa: E402
-from trajectory_msgs.msg import JointTrajectory  # noqa: E402
+from std_msgs.msg import Bool, String  # noqa: E402
 
 from cosmos_lite_ros.contract.observation import instruction_hash  # noqa: E402
 from cosmos_lite_ros.contract.robots import PANDA  # noqa: E402
 from cosmos_lite_ros.execution.ticker import Arrival, TickGrid  # noqa: E402
-from cosmos_lite_ros.msg import ActionChunk, ExecutorStatus  # noqa: E402
+from cosmos_lite_ros.msg import ActionChunk  # noqa: E402
 from cosmos_lite_ros.ros import qos  # noqa: E402
 from cosmos_lite_ros.ros.executor_ticks import TickThread  # noqa: E402
 
-from .harness import ROOT, NodeProcess, Probe, probe  # noqa: E402
+from .executor_watch import CELL, NODE, PATIENT, S, Watch, stamp_s, transient  # noqa: E402
+from .harness import ROOT, NodeProcess, probe  # noqa: E402
 
 pytestmark = pytest.mark.ros
-
-NODE = "cosmos_lite_ros.ros.executor_node"
-CELL = "test.ros.executor_cell"
-# The stand-ins share two busy cores with everything else: late joint states are not the question.
-PATIENT: dict[str, object] = {"max_joint_state_age_s": 1.0, "enable_timeout_s": 3.0}
-
-
-class Watch:
-    """What one executor publishes, in one namespace."""
-
-    def __init__(self, p: Probe, namespace: str = "") -> None:
-        self.probe, self.namespace = p, namespace
-        many = QoSProfile(depth=500)
-        self.statuses = p.collect(f"{namespace}/executor_status", ExecutorStatus, many)
-        self.commands = p.collect(f"{namespace}/joint_trajectory", JointTrajectory, many)
-        self.previews = p.collect(f"{namespace}/command_preview", JointTrajectory, many)
-        self.grips = p.collect(f"{namespace}/gripper_command", Float64, many)
-
-    @property
-    def status(self) -> Any:
-        return self.statuses[-1]
-
-    @property
-    def state(self) -> tuple[int, int]:
-        if not self.statuses:
-            return -1, -1
-        return self.status.state, self.status.stop_reason
-
-    def until(
-        self, condition: Callable[[], object], timeout_s: float = 15.0, what: str = ""
-    ) -> None:
-        try:
-            self.probe.wait(condition, timeout_s, what=what)
-        except AssertionError as error:
-            seen = self.status.reason if self.statuses else "no status"
-            raise AssertionError(f"{error}; state {self.state}: {seen}") from None
-
-    def until_state(self, state: int, stop_reason: int = 0, timeout_s: float = 15.0) -> None:
-        self.until(lambda: self.state == (state, stop_reason), timeout_s, f"state {state}")
-
-    def call(self, service: str) -> Any:
-        return self.probe.call(f"{self.namespace}/executor/{service}", Trigger, Trigger.Request())
-
-    def resume(self) -> None:
-        """Preflight and resume, as soon as everything has been heard."""
-        end = time.monotonic() + 10.0
-        for service in ("preflight", "resume"):
-            while not (answer := self.call(service)).success:
-                assert time.monotonic() < end, answer.message
-                self.probe.spin(0.1)
-
-
-def transient(p: Probe, topic: str, kind: type, message: Any) -> Any:
-    publisher = p.publisher(topic, kind, qos.latched())
-    publisher.publish(message)
-    return publisher
-
-
-def stamp_s(duration: Any) -> float:
-    return duration.sec + duration.nanosec * 1e-9
-
-
-S = ExecutorStatus
 
 
 def test_resume_run_kill_the_policy_and_relaunch(tmp_path: Path) -> None:
