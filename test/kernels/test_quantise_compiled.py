@@ -72,13 +72,14 @@ def test_kernels_compile_to_wide_accesses_without_spills(
             compile_for(launched, capability)
         return
     compiled = compile_for(launched, capability)
-    # One narrow store is the scale's; 9216 columns have a second part of 1024, four a thread.
+    # One narrow store is the scale's; 9216 columns have a second part of 1024, few a thread.
     second = case.function == "relu2_quantise" and not case.block
     assert compiled.stores.total() - compiled.stores["st.global.v4.b32"] == 1 + second
-    assert compiled.loads.total() - compiled.loads["ld.global.v4.b32"] == second
+    assert compiled.loads.total() - compiled.loads["ld.global.v4.b32"] <= second
     assert compiled.spilled_bytes == 0
     assert compiled.shared_bytes <= 8192
-    assert compiled.registers <= 80
+    # Five programs of four warps a multiprocessor at least.
+    assert compiled.registers <= 100
     assert not compiled.matrix_instructions
     if case.kind != "int8":
         # Triton 3.6 on sm_89: from f16x2, of which the kernel knows.
