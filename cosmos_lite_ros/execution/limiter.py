@@ -130,22 +130,37 @@ class Limiter:
             segments_left: segments after this one in which the arm must be able to come to rest.
             velocity: limits for this step instead of the general ones, rad/s [joints].
         """
-        T = self.period_s
-        p, v = state.position, state.velocity
-        brake = self._braking(v)
-        mean = (target.position - p) / T
-        a0 = (6 * mean - 4 * v - 2 * target.velocity) / T
-        a1 = (-6 * mean + 2 * v + 4 * target.velocity) / T
+        a0, a1 = self._towards(state, target)
         bounds = self._bounds(state, segments_left, velocity)
         exact = self._feasible(state, a0, a1, bounds)
         if not exact.all():
             # Not NaN-safe by itself: the gate lets nothing but finite rows through.
-            towards = self._catch_up(state, target)
+            brake, towards = self._braking(state.velocity), self._catch_up(state, target)
             a0, a1 = np.where(exact, a0, towards), np.where(exact, a1, towards)
             share = self._share(state, brake, a0, a1, bounds)
             a0 = brake + share * (a0 - brake)
             a1 = brake + share * (a1 - brake)
         return self._after(state, a0, a1)
+
+    def reach(
+        self,
+        state: MotionState,
+        target: MotionState,
+        segments_left: int,
+        velocity: Floats | None = None,
+    ) -> MotionState | None:
+        """The target if ``step`` with the same arguments would lead exactly there, else None."""
+        a0, a1 = self._towards(state, target)
+        bounds = self._bounds(state, segments_left, velocity)
+        if not self._feasible(state, a0, a1, bounds).all():
+            return None
+        return self._after(state, a0, a1)
+
+    def _towards(self, state: MotionState, target: MotionState) -> tuple[Floats, Floats]:
+        """Accelerations at both ends of the segment to a target."""
+        T, v, w = self.period_s, state.velocity, target.velocity
+        mean = (target.position - state.position) / T
+        return (6 * mean - 4 * v - 2 * w) / T, (-6 * mean + 2 * v + 4 * w) / T
 
     def nearer(
         self,
@@ -161,11 +176,8 @@ class Limiter:
         ``step`` gave out with the same arguments. ``accepts`` looks at many next states at once:
         positions and velocities [n, joints].
         """
-        T, v = self.period_s, state.velocity
-        brake = self._braking(v)
-        mean = (wanted.position - state.position) / T
-        a0 = (6 * mean - 4 * v - 2 * wanted.velocity) / T - brake
-        a1 = (-6 * mean + 2 * v + 4 * wanted.velocity) / T - brake
+        brake = self._braking(state.velocity)
+        a0, a1 = (a - brake for a in self._towards(state, wanted))
         bounds = self._bounds(state, segments_left, velocity)
         found, low, width = self.brake(state), 0.0, 1.0
         for _ in range(_CONSENT_ROUNDS):

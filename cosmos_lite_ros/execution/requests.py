@@ -52,6 +52,7 @@ class RequestTracker:
     def __init__(self, timeout_s: float, window: int = 64) -> None:
         self._timeout_ns = int(timeout_s * NS)
         self._latencies_s: deque[float] = deque(maxlen=window)
+        self._summary = LatencySummary()
         self._warm = False
         self._next_id = 1
         self.outstanding: Request | None = None
@@ -75,6 +76,7 @@ class RequestTracker:
         """The outstanding request has its answer. The first one (warm-up) enters no statistic."""
         if self.outstanding is not None and self._warm:
             self._latencies_s.append((now_ns - self.outstanding.sent_ns) / NS)
+            self._summary = self._summarise()
         self._warm = True
         self.outstanding = None
 
@@ -94,12 +96,14 @@ class RequestTracker:
     def forget_latency(self) -> None:
         """Another policy may answer from now on: what was measured means nothing any more."""
         self._latencies_s.clear()
+        self._summary = LatencySummary()
         self._warm = False
 
     def latency(self) -> LatencySummary:
         """Statistic of the last answers."""
-        if not self._latencies_s:
-            return LatencySummary()
+        return self._summary
+
+    def _summarise(self) -> LatencySummary:
         p50, p95 = np.quantile(self._latencies_s, [0.5, 0.95])
         return LatencySummary(
             float(p50), float(p95), max(self._latencies_s), len(self._latencies_s)

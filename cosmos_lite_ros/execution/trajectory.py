@@ -11,6 +11,11 @@ import numpy as np
 from cosmos_lite_ros.execution.limiter import Floats, Limiter, MotionState
 from cosmos_lite_ros.execution.plan import confine
 
+# Points that are planned as near to the rows as the limits allow. Those after them are only run
+# when ticks fail to come, so they follow the rows where that is possible, and brake from where it
+# is not.
+_PLANNED = 3
+
 
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -64,10 +69,16 @@ def follow(
     ``velocity`` replaces the general velocity limits, rad/s [joints].
     """
     points, start = len(reference.positions), state
-    states = []
+    states: list[MotionState] = []
+    braking = False
     for i in range(points):
-        target = MotionState(reference.positions[i], reference.velocities[i])
-        state = limiter.step(state, target, points - 1 - i, velocity)
+        target, left = MotionState(reference.positions[i], reference.velocities[i]), points - 1 - i
+        if i < _PLANNED:
+            state = limiter.step(state, target, left, velocity)
+        else:
+            reached = None if braking else limiter.reach(state, target, left, velocity)
+            braking = reached is None
+            state = limiter.brake(state) if reached is None else reached
         states.append(state)
     return _trajectory(start, confine(limiter, start, states, velocity))
 

@@ -103,7 +103,7 @@ def expired_chunks_run(patch: Patch) -> None:
     nearest = checks.TickGrid.nearest
 
     def wrong(self: Any, steady_ns: int) -> int:
-        return max(nearest(self, steady_ns), self.running(steady_ns) + 39 - 30)
+        return max(nearest(self, steady_ns), self.running(steady_ns) + 9)
 
     patch.setattr(checks.TickGrid, "nearest", wrong)
 
