@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright 2026 The cosmos_lite_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The recorded tiny request on a CUDA GPU: every family, scheme, attention, one and two branches."""
+"""The recorded tiny request on a CUDA GPU: families, schemes, attention, one and two branches."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ def main() -> int:
                 except Exception as error:
                     line, failed = f"{type(error).__name__}: {str(error)[:300]}", True
                 seconds = time.perf_counter() - started
-                print(
-                    f"{family} {scheme.name} {backend} {attention} x{batch}: {line} {seconds:.1f} s"
-                )
+                case = f"{family} {scheme.name} {backend} {attention} x{batch}"
+                print(f"{case}: {line} {seconds:.1f} s", flush=True)
     return int(failed)
 
 

@@ -94,7 +94,7 @@ def attention_int8qk(
         q: [K, R, D] bfloat16 or float32, the rows of all queries of a key head; any strides but 1
             in the last axis. D is 16, 32, 64 or 128 on a GPU.
         k, v: [K, T, D] of q's dtype, likewise.
-        out: [K, R, D] of q's dtype, likewise.
+        out: [K, R, D] of q's dtype, likewise; may be q.
         workspace: for T keys or more; the call fills it.
         float16_sum: let the matrix unit add 64 probabilities times values in float16, which GeForce
             GPUs do twice as fast; sums of those are float32 either way.

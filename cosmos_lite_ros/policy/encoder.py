@@ -16,19 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cosmos_lite_ros.contract.constants import (
-    CANVAS_HEIGHT,
-    CANVAS_WIDTH,
-    COMPOSED_HEIGHT,
-    COMPOSED_WIDTH,
-)
+from cosmos_lite_ros.contract.constants import CANVAS_HEIGHT, CANVAS_WIDTH
 from cosmos_lite_ros.errors import CheckpointError
+from cosmos_lite_ros.kernels.canvas import PATCH, canvas_patches
 from cosmos_lite_ros.kernels.residual_add import residual_add
 from cosmos_lite_ros.kernels.rms_silu import rms_silu
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, read_tensors
 from cosmos_lite_ros.policy.layout import LATENT_CHANNELS, LATENT_HEIGHT, LATENT_WIDTH
 
-_PIXEL_PATCH = 2
 _ALIGN = 256
 _CHANNELS = 16
 _DOWN_PREFIX = "encoder.down_blocks."
@@ -66,13 +61,6 @@ class ImageEncoder2d:
         # In bfloat16 the reference normalises in bfloat16 too, with a reciprocal of that dtype.
         self._mean = mean.view(shape).to(dtype)
         self._scale = 1.0 / std.view(shape).to(dtype)
-        # Reflection without repeating the edge: column 640 is column 638.
-        rows = torch.arange(CANVAS_HEIGHT, device=device)
-        columns = torch.arange(CANVAS_WIDTH, device=device)
-        self._rows = torch.where(rows < COMPOSED_HEIGHT, rows, 2 * (COMPOSED_HEIGHT - 1) - rows)
-        self._columns = torch.where(
-            columns < COMPOSED_WIDTH, columns, 2 * (COMPOSED_WIDTH - 1) - columns
-        )
 
     @classmethod
     def load(
@@ -95,7 +83,7 @@ class ImageEncoder2d:
                     f"vae/config.json: {key} has {len(config.get(key) or ())} values, expected "
                     f"{LATENT_CHANNELS}: this is not the Wan 2.2 VAE"
                 )
-        if not config.get("is_residual") or config.get("patch_size") != _PIXEL_PATCH:
+        if not config.get("is_residual") or config.get("patch_size") != PATCH:
             raise CheckpointError(
                 "vae/config.json: expected is_residual true and patch_size 2: this is not the "
                 "Wan 2.2 VAE"
@@ -147,19 +135,19 @@ class ImageEncoder2d:
         self._w = views
 
     def encode(self, image: Tensor) -> Tensor:
-        """uint8 [540, 640, 3] RGB on the device -> float32 [48, 33, 40], normalised, cropped."""
+        """The observed frame's latent, float32 [48, 33, 40], normalised and cropped.
+
+        Args:
+            image: uint8 RGB on the device, composed [540, 640, 3] or three views [3, 360, 640, 3].
+        """
         if self._slab is not None and self._scratch is not None:
             self._scratch.copy_(self._slab, non_blocking=True)
-        canvas = image[self._rows][:, self._columns]
-        pixels = canvas.permute(2, 0, 1).float() / 127.5 - 1.0
-        height, width = CANVAS_HEIGHT // _PIXEL_PATCH, CANVAS_WIDTH // _PIXEL_PATCH
-        x = pixels.view(3, height, _PIXEL_PATCH, width, _PIXEL_PATCH)
-        # channel order (c, q, p): columns of a patch before its rows
-        x = x.permute(0, 4, 2, 1, 3).reshape(1, 3 * _PIXEL_PATCH**2, height, width)
-        x = x.to(self._dtype, memory_format=torch.channels_last)
-        # On a GPU the weight has four input channels of zeros: matrix units want multiples of 8.
-        more = self._w["encoder.conv_in.weight"].shape[1] - x.shape[1]
-        x = functional.pad(x, (0, 0, 0, 0, 0, more)) if more else x
+        height, width = CANVAS_HEIGHT // PATCH, CANVAS_WIDTH // PATCH
+        # On a GPU four more than 12, zeros: matrix units want multiples of 8.
+        channels = self._w["encoder.conv_in.weight"].shape[1]
+        rows = torch.empty(height * width, channels, dtype=self._dtype, device=image.device)
+        canvas_patches(image, rows, height=CANVAS_HEIGHT, width=CANVAS_WIDTH)
+        x = rows.view(1, height, width, channels).permute(0, 3, 1, 2)
         x = self._conv("encoder.conv_in", x, padding=1)
         blocks = len(self._multipliers)
         for block in range(blocks):

@@ -17,7 +17,7 @@ import torch
 from cosmos_lite_ros import __version__
 from cosmos_lite_ros.contract.chunk import ActionChunk
 from cosmos_lite_ros.contract.constants import JOINTS
-from cosmos_lite_ros.contract.observation import STACKED, Observation
+from cosmos_lite_ros.contract.observation import COMPOSED, STACKED, Observation
 from cosmos_lite_ros.contract.prompt import build_prompt, state_row
 from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
 from cosmos_lite_ros.policy.arithmetic import Arithmetic, choose
@@ -226,12 +226,12 @@ class PolicyEngine:
 
         Leaves nothing behind: the text cache and its counters start anew.
         """
-        grey = np.full(STACKED[1:], 127, np.uint8)
-        observation = Observation((grey, grey, grey), np.zeros(JOINTS), 0.0, "warm up")
+        view, composed = np.full(STACKED[1:], 127, np.uint8), np.full(COMPOSED, 127, np.uint8)
 
         def run() -> None:
-            # Twice: the first runs every kernel and captures, the second replays the graphs.
-            for _ in range(2 if self._runner.uses_graphs else 1):
+            # Both forms of an image have their graph; the second run replays the sampler's.
+            for image in ((view, view, view), composed)[: 2 if self._runner.uses_graphs else 1]:
+                observation = Observation(image, np.zeros(JOINTS), 0.0, "warm up")
                 # The first request's seed: its noise is drawn here.
                 self._run(observation, self.settings.sampler, self.settings.seed % 2**32, False)
                 self._runner.capture_pending()

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cosmos_lite_ros.contract.constants import ACTION_WIDTH, CAMERA_HEIGHT, CAMERA_WIDTH
+from cosmos_lite_ros.contract.constants import ACTION_WIDTH
 from cosmos_lite_ros.contract.observation import COMPOSED, STACKED, Image
 from cosmos_lite_ros.policy.encoder import ImageEncoder2d
 from cosmos_lite_ros.policy.layout import (
@@ -125,7 +125,9 @@ class Runner:
             ACTION_TOKENS, ACTION_CHANNELS, dtype=torch.float32, pin_memory=pinned
         )
         self._times: dict[float, Tensor] = {}
-        self._encode_graph: torch.cuda.CUDAGraph | None = None
+        # By the form of the image: with ``True`` three views.
+        self._encode_graphs: dict[bool, torch.cuda.CUDAGraph] = {}
+        self._stacked = True
         self._pool = torch.cuda.graph_pool_handle() if self.uses_graphs else None
         self._graphs: OrderedDict[Key, _Graph] = OrderedDict()
         self._pending: tuple[Key, tuple[Branch, Branch | None]] | None = None
@@ -139,24 +141,21 @@ class Runner:
     def set_inputs(self, image: Image, state: npt.NDArray[np.float32]) -> None:
         """An observation's image, composed or three views, and the state row float32 [8]."""
         self._host_state.copy_(torch.from_numpy(state))
+        self._stacked = isinstance(image, tuple)
         if isinstance(image, tuple):
             for place, view in zip(self._host_views.numpy(), image, strict=True):
                 np.copyto(place, view)
-            self._views.copy_(self._host_views, non_blocking=True)
-            compose(self._views, self._image)
         else:
             np.copyto(self._host_image.numpy(), image)
-            self._image.copy_(self._host_image, non_blocking=True)
-        self._state.copy_(self._host_state, non_blocking=True)
 
     def encode(self) -> None:
-        """Image to the clean frame's patches."""
+        """The set inputs onto the device, and the image to the clean frame's patches."""
         if not self.uses_graphs:
             self._encode()
             return
-        if self._encode_graph is None:
-            self._encode_graph = self._capture(self._encode)
-        self._encode_graph.replay()
+        if self._stacked not in self._encode_graphs:
+            self._encode_graphs[self._stacked] = self._capture(self._encode)
+        self._encode_graphs[self._stacked].replay()
 
     def denoise(
         self,
@@ -236,7 +235,11 @@ class Runner:
     # -- what is captured -----------------------------------------------------------------------
 
     def _encode(self) -> None:
-        latent = self.encoder.encode(self._image)
+        self._state.copy_(self._host_state, non_blocking=True)
+        host = self._host_views if self._stacked else self._host_image
+        image = self._views if self._stacked else self._image
+        image.copy_(host, non_blocking=True)
+        latent = self.encoder.encode(image)
         self._latent.copy_(latent)
         self._clean.copy_(_patchify_frame(latent))
 
@@ -324,20 +327,6 @@ class Runner:
             work()
         self.captures += 1
         return graph
-
-
-def compose(views: Tensor, out: Tensor) -> None:
-    """``contract.views.compose_views`` of pictures that fit, on any device, bit for bit.
-
-    Args:
-        views: uint8 [3, 360, 640, 3], wrist first.
-        out: uint8 [540, 640, 3].
-    """
-    height, width = CAMERA_HEIGHT // 2, CAMERA_WIDTH // 2
-    out[:CAMERA_HEIGHT].copy_(views[0])
-    blocks = views[1:].view(2, height, 2, width, 2, 3)
-    halved = blocks.sum((2, 4), dtype=torch.int32) >> 2
-    out[CAMERA_HEIGHT:].view(height, 2, width, 3).copy_(halved.permute(1, 0, 2, 3))
 
 
 def _patchify_frame(latent: Tensor) -> Tensor:

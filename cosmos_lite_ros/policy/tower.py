@@ -311,7 +311,7 @@ class GenerationTower:
             )
             queries = q[:, first:].reshape(c.kv_heads, m * group, c.head_dim)
             if self._workspace is not None:
-                out = take(*queries.shape, dtype=self.dtype)
+                out = queries  # a program has read its queries when it writes
                 sums = float16_sums(self.device)
                 attention_int8qk(queries, k, v, out, self._workspace, float16_sum=sums)
             else:
@@ -335,8 +335,7 @@ def arena_bytes(
     one, size = GENERATION_TOKENS, dtype.itemsize
     n = batch * one
     heads, kv, d = config.heads, config.kv_heads, config.head_dim
-    # Queries and, of int8qk, outputs of one branch; the branch's keys and values.
-    attention = (n * (heads + 2 * kv) + 2 * one * heads + 2 * kv * (one + max_text)) * d * size
+    attention = (n * (heads + 2 * kv) + one * heads + 2 * kv * (one + max_text)) * d * size
     if linears.quantises("out"):
         attention += linears.rows_bytes("out", n, heads * d)
     inner = int(config.raw["intermediate_size"])

@@ -221,6 +221,26 @@ def residual_add(pixels: int, channels: int, *, strided: bool = False) -> Case:
     return Case(name, "residual_add", "residual_add", make, roundings=2)
 
 
+def canvas_patches(picture: tuple[int, ...], height: int, width: int, channels: int = 16) -> Case:
+    """picture: [H, W, 3] or, with a 3 in front, views [3, h, w, 3]."""
+
+    def make(dtype: torch.dtype, device: str) -> Arguments:
+        s = Source(height + width, dtype, device)
+        generator = torch.Generator().manual_seed(height)
+        image = torch.randint(0, 256, picture, dtype=torch.uint8, generator=generator)
+        rows = (height // 2) * (width // 2)
+        return {
+            "image": image.to(device),
+            "out": s.empty(rows, channels),
+            "height": height,
+            "width": width,
+        }
+
+    kind = "views" if len(picture) == 4 else "image"
+    name = f"canvas_patches_{kind}_{height}x{width}x{channels}"
+    return Case(name, "canvas", "canvas_patches", make)
+
+
 def heads_to_rows(
     rows: int, kv_heads: int, group: int, width: int, *, strided: bool = False
 ) -> Case:
@@ -266,6 +286,9 @@ SMALL = [
     residual_add(37, 160),
     residual_add(5, 640),
     residual_add(7, 48, strided=True),
+    canvas_patches((30, 40, 3), 36, 50),
+    canvas_patches((3, 20, 40, 3), 32, 40, 12),
+    canvas_patches((3, 20, 44, 3), 36, 50),
     heads_to_rows(3, 8, 2, 128),
     heads_to_rows(2, 8, 4, 128, strided=True),
     heads_to_rows(5, 3, 2, 24, strided=True),
@@ -285,6 +308,8 @@ REAL = [
     rms_silu(34 * 46, 640),
     rms_silu(272 * 368, 160, bias=True),
     residual_add(272 * 368, 160),
+    canvas_patches((540, 640, 3), 544, 736),
+    canvas_patches((3, 360, 640, 3), 544, 736),
     residual_add(34 * 46, 640),
     heads_to_rows(3093, 8, 2, 128),
     heads_to_rows(3093, 8, 4, 128),
@@ -303,6 +328,8 @@ def error_limit(case: Case, dtype: torch.dtype, name: str, exact: Tensor) -> Ten
         half = exact.shape[-1] // 2
         size = torch.hypot(exact[..., :half], exact[..., half:]).repeat_interleave(2, -1)
         size = size.unflatten(-1, (half, 2)).transpose(-1, -2).flatten(-2)
+    if case.function == "canvas_patches" and dtype is not torch.bfloat16:
+        size = size + 1.0  # bytes / 127.5, of which 1 is taken
     if case.function == "residual_add":
         size = size + 8.0  # the first sum, which is rounded too
     roundings = 1 if name == "x" else case.roundings

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,6 +47,18 @@ def exact(case: Case) -> dict[str, Tensor]:
         x = a["x"] if a["bias"] is None else a["x"] + a["bias"]
         y = x / x.pow(2).sum(1, True).sqrt().clamp(min=1e-12) * x.shape[1] ** 0.5 * a["gamma"]
         return {"out": y * torch.sigmoid(y) if a["silu"] else y}
+    if case.function == "canvas_patches":
+        image = a["image"].numpy()
+        if image.ndim == 4:
+            halves = [v.reshape(v.shape[0] // 2, 2, -1, 2, 3).sum((1, 3)) // 4 for v in image[1:]]
+            image = np.concatenate([image[0], np.concatenate(halves, axis=1)])
+        more = a["height"] - image.shape[0], a["width"] - image.shape[1]
+        canvas = np.pad(image, ((0, more[0]), (0, more[1]), (0, 0)), mode="reflect") / 127.5 - 1
+        out = np.zeros(a["out"].shape)
+        for channel in range(12):
+            c, q, p = channel // 4, channel // 2 % 2, channel % 2
+            out[:, channel] = canvas[p::2, q::2, c].flatten()
+        return {"out": torch.from_numpy(out)}
     if case.function == "residual_add":
         return {"out": a["x"] + a["bias"] + a["shortcut"]}
     if case.function == "heads_to_rows":
