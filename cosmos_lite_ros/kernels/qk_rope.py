@@ -80,9 +80,20 @@ def qk_rope(
         run = launch
     else:
         run = qk_rope_twin
-    inputs = (qkv, q_weight, k_weight, cos, sin, eps)
-    texts = {"text_keys": text_keys, "text_values": text_values}
-    run(*inputs, q_out, k_out, v_out, twice=twice, **texts)
+    run(
+        qkv,
+        q_weight,
+        k_weight,
+        cos,
+        sin,
+        eps,
+        q_out,
+        k_out,
+        v_out,
+        twice=twice,
+        text_keys=text_keys,
+        text_values=text_values,
+    )
 
 
 def qk_rope_twin(

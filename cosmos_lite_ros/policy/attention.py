@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import importlib
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
-# torch's scaled dot product attention by backend, and our own with int8 scores.
+# torch's scaled dot product attention by backend, flash-attn's, and our own with int8 scores.
 INT8QK = "int8qk"
-ATTENTION = ("auto", "cudnn", "flash", "efficient", "math", "default", INT8QK)
+FLASH_ATTN = "flash_attn"
+ATTENTION = ("auto", "cudnn", "flash", "efficient", "math", "default", FLASH_ATTN, INT8QK)
 # GPUs whose matrix units add in float16 twice as fast as in float32: GeForce of these generations.
 _FLOAT16_SUMS = ((8, 6), (8, 9), (12, 0))
 
@@ -20,7 +24,7 @@ def attention_backend(device: torch.device, name: str = "auto") -> str:
 
     ``auto`` is cuDNN on compute capability 9 and newer, flash on older GPUs.
     """
-    if name == INT8QK:
+    if name in (FLASH_ATTN, INT8QK):
         return name
     if device.type != "cuda":
         return "default"
@@ -43,6 +47,17 @@ def sdpa_backend(device: torch.device, name: str) -> AbstractContextManager[None
         "math": SDPBackend.MATH,
     }[effective]
     return sdpa_kernel(chosen)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, backend: str) -> Tensor:
+    """softmax(q k^T / sqrt(D)) v of [K, R, D], [K, T, D]: [K, R, D], by torch or flash-attn."""
+    if backend == FLASH_ATTN:
+        function = importlib.import_module("flash_attn").flash_attn_func
+        # [batch, tokens, heads, channels], as views.
+        out: Tensor = function(*(t.transpose(0, 1)[None] for t in (q, k, v)))
+        return out[0].transpose(0, 1)
+    with sdpa_backend(q.device, backend):
+        return functional.scaled_dot_product_attention(q[None], k[None], v[None])[0]
 
 
 def float16_sums(device: torch.device) -> bool:

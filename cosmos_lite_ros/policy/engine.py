@@ -21,7 +21,6 @@ from cosmos_lite_ros.contract.observation import COMPOSED, STACKED, Observation
 from cosmos_lite_ros.contract.prompt import build_prompt, state_row
 from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
 from cosmos_lite_ros.policy.arithmetic import Arithmetic, choose
-from cosmos_lite_ros.policy.attention import attention_backend
 from cosmos_lite_ros.policy.cards import CardFolder
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, inspect
 from cosmos_lite_ros.policy.encoder import ImageEncoder2d
@@ -131,7 +130,7 @@ class PolicyEngine:
                 info,
                 **place,
                 linears=arithmetic.linears,
-                attention=settings.attention,
+                attention=arithmetic.attention,
                 batch=arithmetic.batch,
                 min_arena_bytes=encoder.nbytes if settings.vae_offload == "cpu" else 0,
                 progress=_part(progress, 0.1, 0.8),
@@ -179,7 +178,6 @@ class PolicyEngine:
             **{k: v for k, v in asdict(self.settings).items() if k != "sampler"},
             **{f"sampler_{k}": v for k, v in asdict(self.settings.sampler).items()},
             "prompt_format": self._prompt_format,
-            "attention": attention_backend(self._runner.tower.device, self.settings.attention),
             "graphs": self._runner.uses_graphs,
             "family": self.info.config.family,
             **self._arithmetic.effective,

@@ -82,8 +82,8 @@ class Linears:
         """
         self.scheme = scheme if scheme is not None and scheme.quantised else None
         self.dtype = dtype
-        self._fast = fast
-        self._fp8_backend = fp8_backend
+        self.fast = fast
+        self.fp8_backend = fp8_backend
 
     @property
     def effective(self) -> dict[str, object]:
@@ -91,9 +91,13 @@ class Linears:
         if self.scheme is None:
             return {}
         if self.scheme.name == "fp8":
-            sums = "fast" if self._fast else "accurate"
-            return {"fp8_backend": self._fp8_backend, "accumulate": sums}
+            sums = "fast" if self.fast else "accurate"
+            return {"fp8_backend": self.fp8_backend, "accumulate": sums}
         return {}
+
+    def with_backend(self, fp8_backend: Backend) -> Linears:
+        """The same with another float8 product."""
+        return Linears(self.scheme, self.dtype, fast=self.fast, fp8_backend=fp8_backend)
 
     def quantises(self, role: Role) -> bool:
         """Whether the inputs of these matrices are quantised."""
@@ -184,8 +188,8 @@ class Linears:
                 matrix.data,
                 matrix.scale,
                 out,
-                fast=self._fast,
-                backend=self._fp8_backend,
+                fast=self.fast,
+                backend=self.fp8_backend,
             )
 
     @property

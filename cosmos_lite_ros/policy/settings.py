@@ -51,6 +51,9 @@ class EngineSettings:
         graphs: on CUDA, replay captured graphs; False runs the same kernels one by one.
         vae_offload: ``cpu`` keeps encoder and decoder weights in host memory and copies them for
             each use: bit-identical, it saves memory and not time.
+        gemm_table: configurations of the matrix products, see kernels.tables: ``auto``,
+            ``builtin`` or a file of ``cosmos-lite-ros tune``.
+        self_test: on CUDA, test every kernel against its twin before anything is loaded.
         threads: CPU threads of torch for the whole process; None leaves torch's choice.
     """
 
@@ -74,6 +77,8 @@ class EngineSettings:
     branches_per_pass: int = 0
     graphs: bool = True
     vae_offload: Literal["none", "cpu"] = "none"
+    gemm_table: str = "auto"
+    self_test: bool = True
     threads: int | None = None
 
     @property

@@ -23,7 +23,7 @@ from cosmos_lite_ros.kernels.attention_int8qk import Workspace, attention_int8qk
 from cosmos_lite_ros.kernels.qk_rope import qk_rope
 from cosmos_lite_ros.kernels.rms_norm import rms_norm
 from cosmos_lite_ros.policy.arena import ALIGN, Arena
-from cosmos_lite_ros.policy.attention import INT8QK, float16_sums, sdpa_backend
+from cosmos_lite_ros.policy.attention import INT8QK, attend, float16_sums
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress
 from cosmos_lite_ros.policy.config import NetworkConfig
 from cosmos_lite_ros.policy.layout import (
@@ -315,9 +315,8 @@ class GenerationTower:
                 sums = float16_sums(self.device)
                 attention_int8qk(queries, k, v, out, self._workspace, float16_sum=sums)
             else:
-                with sdpa_backend(self.device, self.attention):
-                    out = functional.scaled_dot_product_attention(queries[None], k[None], v[None])
-            folded = out.view(c.kv_heads, m, group, c.head_dim)
+                out = attend(queries, k, v, self.attention)
+            folded = out.reshape(c.kv_heads, m, group, c.head_dim)
             linears.heads_to_rows(folded, attended[b * m : (b + 1) * m])
         return attended
 
