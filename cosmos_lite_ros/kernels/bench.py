@@ -63,7 +63,7 @@ def check_kernels(device: torch.device, families: Iterable[str], say: Say) -> di
                 try:
                     found[name] = check_product(kernel, shape, device, "scaled_mm").error
                 except RuntimeError as error:
-                    say(f"{name}: {str(error).splitlines()[0]}")
+                    say(f"{name}: {_line(error)}")
         worst = max(found[name] for name in found if name.split()[-2] == kernel)
         say(f"{kernel}: {len(shapes)} shapes, worst error {worst:.3f} of its limit")
     return found
@@ -113,8 +113,8 @@ def bench_kernels(
                 for name, work, calls in _contenders(device, role, shape, gemlite, notes):
                     try:
                         took[name] = round(microseconds(work, calls, REPLAYS), 2)
-                    except RuntimeError as error:
-                        notes.setdefault(name, str(error).splitlines()[0])
+                    except Exception as error:  # a rival that this GPU or torch lacks
+                        notes.setdefault(name, _line(error))
                 measured.append({"family": family, "role": role, "shape": shape, "us": took})
                 best = min(took, key=lambda name: took[name])
                 say(f"{family} {role} {shape}: {best} {took[best]:.0f} us")
@@ -275,7 +275,7 @@ def _gemlite(
         if tuning != "default":
             gemlite.set_autotune(tuning)
     except Exception as error:  # not installed, or made for another torch
-        notes["gemlite"] = f"{type(error).__name__}: {error}"
+        notes["gemlite"] = _line(error)
         return
     kinds = {"int8wo": "A16W8_INT8", "int8": "A8W8_int8_dynamic"}
     if torch.cuda.get_device_capability(device) >= (8, 9):
@@ -286,4 +286,8 @@ def _gemlite(
             maker = getattr(helper, kind)(device=str(device), dtype=torch.bfloat16)
             yield title, maker.from_weights(weight.clone())
         except Exception as error:  # whatever a foreign library raises is an answer
-            notes[title] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            notes[title] = _line(error)
+
+
+def _line(error: Exception) -> str:
+    return " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]])

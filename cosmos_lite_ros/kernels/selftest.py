@@ -10,7 +10,6 @@ weights are loaded, then ``torch.cuda.empty_cache()``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,12 +33,20 @@ from cosmos_lite_ros.kernels.gather_quantise import (
     heads_to_rows_quantise,
     heads_to_rows_quantise_twin,
 )
-from cosmos_lite_ros.kernels.gemm_checks import blocks_of
+from cosmos_lite_ros.kernels.gemm_checks import SCALE_BLOCK, blocks_of
 from cosmos_lite_ros.kernels.gemm_fp8 import Backend
 from cosmos_lite_ros.kernels.qk_rope import qk_rope, qk_rope_twin
 from cosmos_lite_ros.kernels.rms_norm import rms_norm, rms_norm_twin
 from cosmos_lite_ros.kernels.rms_norm_quantise import rms_norm_quantise, rms_norm_quantise_twin
-from cosmos_lite_ros.kernels.selftest_products import STEP, Check, Product, check_product, worst
+from cosmos_lite_ros.kernels.selftest_products import (
+    STEP,
+    Check,
+    Product,
+    check_product,
+    sample,
+    take,
+    worst,
+)
 from cosmos_lite_ros.kernels.shapes import ROLES, LayerShape
 
 # Text behind the generation tokens, a ragged number.
@@ -110,112 +117,105 @@ def _pointwise(plan: Plan, rows: int, device: torch.device) -> list[Check]:
     draw = _Draw(rows, device)
     x, delta = draw(rows, layer.hidden, outlier=True), draw(rows, layer.hidden)
     gain = draw(layer.hidden)
-    attended = draw(layer.kv_heads, rows, layer.group, layer.head_dim)
     wide = draw(rows, layer.matrix("up")[0], outlier=True)
-    quantised = plan.scheme in ("fp8", "fp8_fast", "int8")
-    limit = {"fp8_fast": 28.0, "int8": 127.0}.get(plan.scheme, 448.0)
-    dtype = torch.int8 if plan.scheme == "int8" else torch.float8_e4m3fn
-    named = {"delta": delta, "twice": layer.twice}
-    activations = (swiglu, swiglu_twin) if layer.gated else (relu2, relu2_twin)
-    if not quantised:
-        norm: Sequence[Product] = (rms_norm, rms_norm_twin)
+    attended = draw(layer.kv_heads, rows, layer.group, layer.head_dim)
+    width = layer.matrix("out")[1]
+
+    def norm(function: Product, part: Tensor, *written: Any) -> None:
+        named = {"delta": delta[part], "twice": layer.twice}
+        function(x[part], gain, _EPS, *written, **named)
+
+    def activation(function: Product, part: Tensor, *written: Any) -> None:
+        function(wide[part], *written)
+
+    def gather(function: Product, part: Tensor, *written: Any) -> None:
+        function(attended[:, part], *written)
+
+    if plan.scheme not in ("fp8", "fp8_fast", "int8"):
+        pair = (swiglu, swiglu_twin) if layer.gated else (relu2, relu2_twin)
+        # Roundings to bfloat16: of the sum, the norm and the gain; none in a copy.
         return [
-            _check_plain("rms_norm", norm, (x, gain, _EPS), rows, layer.hidden, 3, named),
-            _check_plain("activation", activations, (wide,), rows, layer.intermediate, 1, {}),
-            _check_plain(
-                "heads_to_rows",
-                (heads_to_rows, heads_to_rows_twin),
-                (attended,),
-                rows,
-                layer.matrix("out")[1],
-                0,
-                {},
-            ),
+            _check_plain((rms_norm, rms_norm_twin), norm, x, layer.hidden, 3),
+            _check_plain(pair, activation, wide, layer.intermediate, 1),
+            _check_plain((heads_to_rows, heads_to_rows_twin), gather, x, width, 0),
         ]
-    pairs = (
-        (swiglu_quantise, swiglu_quantise_twin)
-        if layer.gated
-        else (relu2_quantise, relu2_quantise_twin)
+    kind = _Kind(
+        torch.int8 if plan.scheme == "int8" else torch.float8_e4m3fn,
+        {"fp8_fast": 28.0, "int8": 127.0}.get(plan.scheme, 448.0),
     )
-    blocked = (blocks_of(layer.intermediate),) if plan.scheme == "int8" else ()
+    norms = (rms_norm_quantise, rms_norm_quantise_twin)
+    gathers = (heads_to_rows_quantise, heads_to_rows_quantise_twin)
+    plain = (relu2_quantise, relu2_quantise_twin)
+    activations = (swiglu_quantise, swiglu_quantise_twin) if layer.gated else plain
+    blocks = blocks_of(layer.intermediate) if plan.scheme == "int8" else 0
     return [
-        _check_quantised(
-            "rms_norm_quantise",
-            (rms_norm_quantise, rms_norm_quantise_twin),
-            (x, gain, _EPS),
-            (rows, layer.hidden),
-            (),
-            (dtype, limit),
-            named,
-        ),
-        _check_quantised(
-            "heads_to_rows_quantise",
-            (heads_to_rows_quantise, heads_to_rows_quantise_twin),
-            (attended,),
-            (rows, layer.matrix("out")[1]),
-            (),
-            (dtype, limit),
-            {},
-        ),
-        _check_quantised(
-            f"{pairs[0].__name__}",
-            pairs,
-            (wide,),
-            (rows, layer.intermediate),
-            blocked,
-            (dtype, limit),
-            {},
-        ),
+        _check_quantised(norms, norm, x, layer.hidden, 0, kind),
+        _check_quantised(gathers, gather, x, width, 0, kind),
+        _check_quantised(activations, activation, wide, layer.intermediate, blocks, kind),
     ]
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """What rows are quantised to."""
+
+    dtype: torch.dtype
+    limit: float
+
+
+def _parts(source: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices of all rows and of a sample; no kernel here mixes rows."""
+    rows, device = source.shape[0], source.device
+    return torch.arange(rows, device=device), sample(rows, device)
+
+
 def _check_plain(
-    name: str,
-    pair: Sequence[Product],
-    given: tuple[Any, ...],
-    rows: int,
-    width: int,
-    roundings: int,
-    named: dict[str, Any],
+    pair: tuple[Product, Product], call: Product, source: Tensor, width: int, roundings: int
 ) -> Check:
     outs = []
-    for function in pair:
-        copied = [_copy(a) for a in given]
-        out = torch.full((rows, width), torch.nan, dtype=torch.bfloat16, device=given[0].device)
-        function(*copied, out, **named)
-        outs.append(out.float())
-    found, exact = outs
-    error = (found - exact).abs() / (exact.abs() * STEP * max(roundings, 1) + 1e-30)
-    if roundings == 0:
+    for function, part in zip(pair, _parts(source), strict=True):
+        shape = (len(part), width)
+        out = torch.full(shape, torch.nan, dtype=torch.bfloat16, device=source.device)
+        call(function, part, out)
+        outs.append(out)
+    found, exact = outs[0][_parts(source)[1]].float(), outs[1].float()
+    if not bool(outs[0][:-1].isfinite().all()):
+        return Check(f"{pair[0].__name__} {source.shape[0]}x{width}", torch.inf)
+    if roundings:
+        error = (found - exact).abs() / (exact.abs() * STEP * roundings + 1e-30)
+    else:
         error = torch.where(found == exact, 0.0, torch.inf)
-    return Check(f"{name} {rows}x{width}", worst(error, found, exact))
+    return Check(f"{pair[0].__name__} {source.shape[0]}x{width}", worst(error, found, exact))
 
 
 def _check_quantised(
-    name: str,
-    pair: Sequence[Product],
-    given: tuple[Any, ...],
-    shape: tuple[int, int],
-    blocked: tuple[int, ...],
-    kind: tuple[torch.dtype, float],
-    named: dict[str, Any],
+    pair: tuple[Product, Product],
+    call: Product,
+    source: Tensor,
+    width: int,
+    blocks: int,
+    kind: _Kind,
 ) -> Check:
     """Values may differ by one step of the quantisation where sums were rounded otherwise."""
-    device = given[0].device
-    dtype, limit = kind
     outs = []
-    for function in pair:
-        copied = [_copy(a) for a in given]
-        q = torch.zeros(shape, dtype=dtype, device=device)
-        scale = torch.full((shape[0], *blocked), torch.nan, device=device)
-        function(*copied, q, scale, limit, **named)
-        per_column = scale[:, None] if scale.ndim == 1 else _spread(scale, shape[1])
-        outs.append((q.float() * per_column, per_column))
-    (found, _), (exact, scale) = outs
+    for function, part in zip(pair, _parts(source), strict=True):
+        q = torch.zeros((len(part), width), dtype=kind.dtype, device=source.device)
+        shape = (len(part), blocks) if blocks else (len(part),)
+        scale = torch.full(shape, torch.nan, device=source.device)
+        call(function, part, q, scale, kind.limit)
+        outs.append((q, scale))
+    part = _parts(source)[1]
+    (whole, scales), (q, scale) = outs
+    found = take(whole, part).float() * _spread(scales[part], width)
+    step = _spread(scale, width)
+    exact = q.float() * step
+    if not bool(scales[:-1].isfinite().all()):
+        return Check(f"{pair[0].__name__} {source.shape[0]}x{width}", torch.inf)
     # int8 has equal steps; those of e4m3 are an eighth of the value at most, and 2^-9 near zero.
-    step = scale if dtype is torch.int8 else exact.abs() / 8 + scale * 2.0**-9
+    if kind.dtype is not torch.int8:
+        step = exact.abs() / 8 + step * 2.0**-9
     error = (found - exact).abs() / (step * 1.05 + exact.abs() * 4 * STEP + 1e-30)
-    return Check(f"{name} {shape[0]}x{shape[1]}", worst(error, found, exact))
+    return Check(f"{pair[0].__name__} {source.shape[0]}x{width}", worst(error, found, exact))
 
 
 def _check_rope(plan: Plan, device: torch.device) -> Check:
@@ -280,21 +280,20 @@ class _Draw:
 
     def __init__(self, seed: int, device: torch.device):
         self.generator = torch.Generator(device).manual_seed(seed)
-        self._device = device
 
     def __call__(self, *shape: int, outlier: bool = False) -> Tensor:
-        """A tensor; with ``outlier`` one channel is 64 times as large and row 0 is zero."""
-        drawn = torch.randn(shape, generator=self.generator, device=self._device)
+        """A tensor; with ``outlier`` a large channel, a row of zeros and one with a NaN."""
+        device = self.generator.device
+        drawn = torch.randn(shape, generator=self.generator, device=device, dtype=torch.bfloat16)
         if outlier:
             drawn[:, 3] *= 64
             drawn[0] = 0
             drawn[-1, 5] = torch.nan
-        return drawn.bfloat16()
+        return drawn
 
 
 def _spread(scale: Tensor, width: int) -> Tensor:
-    return scale.repeat_interleave(128, dim=1)[:, :width]
-
-
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value
+    """Scales of rows or blocks, one a column."""
+    if scale.ndim == 1:
+        return scale[:, None].expand(-1, width)
+    return scale.repeat_interleave(SCALE_BLOCK, dim=1)[:, :width]

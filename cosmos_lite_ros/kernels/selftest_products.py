@@ -83,9 +83,9 @@ def check_product(
     rows, columns = sample(shape[0], device), sample(shape[1], device)
     found = out[rows][:, columns].double()
     part = list(given)
-    part[0], part[-1] = _take(first, rows), torch.empty_like(found)
+    part[0], part[-1] = take(first, rows), torch.empty_like(found)
     weight = 1 if kernel.endswith("wo") else 2
-    part[weight], part[weight + 1] = _take(given[weight], columns), given[weight + 1][columns]
+    part[weight], part[weight + 1] = take(given[weight], columns), given[weight + 1][columns]
     if weight == 2:
         part[1] = scale[rows]
     twin_of(kernel)(*part)
@@ -148,7 +148,8 @@ def _bytes(tensor: Tensor) -> Tensor:
     return tensor.view(torch.uint8) if tensor.dtype is torch.float8_e4m3fn else tensor
 
 
-def _take(tensor: Tensor, rows: Tensor) -> Tensor:
+def take(tensor: Tensor, rows: Tensor) -> Tensor:
+    """Rows of a tensor; not every torch can index float8."""
     return _bytes(tensor)[rows].view(tensor.dtype)
 
 

@@ -15,6 +15,8 @@ from cosmos_lite_ros.kernels.gemm_checks import blocks_of
 
 # Where a kernel's arguments hold the weight.
 _WEIGHT = {"gemm_int8wo": 1, "gemm_int4wo": 1}
+# Values that are drawn in float32 at a time: 64 MB.
+_CHUNK = 1 << 24
 
 
 def arguments(
@@ -41,36 +43,40 @@ def arguments(
         weight = random_weights(kernel, count, device)
     matrix = weight[:count].view(columns, -1)
     out = torch.empty((rows, columns), dtype=torch.bfloat16, device=device)
-    if kernel == "gemm_int4wo":
-        return normal(rows, depth).bfloat16(), matrix, scales(columns, blocks_of(depth)), out
-    if kernel == "gemm_int8wo":
-        return normal(rows, depth).bfloat16(), matrix, scales(columns), out
+    if kernel in _WEIGHT:
+        shape = (rows, depth)
+        x = torch.randn(shape, generator=generator, device=device, dtype=torch.bfloat16)
+        groups = (blocks_of(depth),) if kernel == "gemm_int4wo" else ()
+        return x, matrix, scales(columns, *groups), out
     blocked = (blocks_of(depth),) if kernel == "gemm_int8_blocked" else ()
-    a = _quantised(normal(rows, depth), kernel)
+    a = _quantised(kernel, rows * depth, generator).view(rows, depth)
     return a, scales(rows, *blocked), matrix, scales(columns), out
 
 
-def _quantised(values: Tensor, kernel: str) -> Tensor:
+def _quantised(kernel: str, count: int, generator: torch.Generator) -> Tensor:
     """Normal values as a kernel's operand, about a fifth of its largest magnitude."""
     limit = 28.0 if kernel == "gemm_fp8_fast" else 448.0 if "fp8" in kernel else 127.0
-    wide = (values * (limit / 5)).clamp(-limit, limit)
-    return wide.to(torch.float8_e4m3fn) if "fp8" in kernel else wide.round().to(torch.int8)
+    dtype = torch.float8_e4m3fn if "fp8" in kernel else torch.int8
+    found = torch.empty(count, dtype=dtype, device=generator.device)
+    for start in range(0, count, _CHUNK):
+        part = found[start : start + _CHUNK]
+        drawn = torch.randn(part.shape, generator=generator, device=generator.device)
+        drawn.mul_(limit / 5).clamp_(-limit, limit)
+        part.copy_(drawn if "fp8" in kernel else drawn.round_())
+    return found
 
 
 def random_weights(kernel: str, count: int, device: torch.device) -> Tensor:
     """``count`` weights of a kernel's format in a row, uint8 pairs for int4."""
     generator = torch.Generator(device).manual_seed(count)
-    if kernel == "gemm_int4wo":
-        # Two of 1..15, stored + 8.
-        low, high = (
-            torch.randint(1, 16, (count,), generator=generator, device=device, dtype=torch.uint8)
-            for _ in range(2)
-        )
-        return low | (high << 4)
-    parts = (min(1 << 24, count - start) for start in range(0, count, 1 << 24))
-    return torch.cat(
-        [_quantised(torch.randn(n, generator=generator, device=device), kernel) for n in parts]
+    if kernel != "gemm_int4wo":
+        return _quantised(kernel, count, generator)
+    # Two of 1..15, stored + 8.
+    low, high = (
+        torch.randint(1, 16, (count,), generator=generator, device=device, dtype=torch.uint8)
+        for _ in range(2)
     )
+    return low | (high << 4)
 
 
 def launcher(kernel: str) -> Callable[..., None]:
