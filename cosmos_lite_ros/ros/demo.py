@@ -40,11 +40,11 @@ _ENABLE_PERIOD_S = 0.1
 _EXIT_S = 4.0
 Say = Callable[[str], None]
 
-# The recorded arm does not follow our commands, and random weights ask for jumps all the time: both
-# are expected here and said in the summary. The limiter alone shapes the motion.
+# The recorded arm moves by itself and does not follow our commands, so this is a dry run; and random
+# weights ask for jumps all the time, which is said in the summary. The limiter shapes the motion.
 EXECUTOR = {
     "autostart": "true",
-    "allow_random_weights": "true",
+    "dry_run": "true",
     "max_spike_rad": ".inf",
     "start_tolerance_rad": ".inf",
     "max_tracking_error_rad": "0.0",
@@ -95,7 +95,7 @@ class _Operator(Node):  # type: ignore[misc]
             ExecutorStatus, "executor_status", lambda m: r.ticks.append((now(), m)), 200
         )
         self.create_subscription(
-            JointTrajectory, "joint_trajectory", lambda m: r.commands.append((now(), m)), 50
+            JointTrajectory, "command_preview", lambda m: r.commands.append((now(), m)), 50
         )
         self.create_subscription(PolicyStatus, "policy_status", r.policy.append, qos.latched())
         self._enable = self.create_publisher(Bool, "enable", qos.heartbeat())

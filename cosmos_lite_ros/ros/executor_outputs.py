@@ -40,7 +40,7 @@ PLAN_DELAY_NS = 10_000_000
 # After a longer time without a command a receiver stands where the last one was, or nearly so.
 _GAP_NS = 30_000_000
 # The longest that the last commands of a motion may take when the node is deactivated, s.
-_COME_TO_REST_S = 1.2
+_COME_TO_REST_S = 1.0
 Publish = Callable[[type, str], Publisher]
 
 

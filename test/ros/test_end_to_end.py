@@ -34,12 +34,12 @@ pytestmark = [pytest.mark.ros, pytest.mark.slow]
 
 DOMAIN = 30
 PATIENCE_S = 60.0
-# The recorded arm does not follow, and random weights jump.
+# The recorded arm moves by itself and does not follow, and random weights jump.
 EXECUTOR: dict[str, object] = {
     "autostart": True,
     "mode": "sync",
     "horizon": 8,
-    "allow_random_weights": True,
+    "dry_run": True,
     "max_spike_rad": float("inf"),
     "start_tolerance_rad": float("inf"),
     "max_tracking_error_rad": 0.0,
@@ -125,7 +125,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CellUnderTest]:
             executor,
             ear.collect("executor_status", ExecutorStatus, 200),
             ear.collect("action_chunk", ActionChunk, qos.exchange()),
-            ear.collect("joint_trajectory", JointTrajectory, 50),
+            ear.collect("command_preview", JointTrajectory, 50),
         )
         ear.wait(
             lambda: any(m.state == PolicyStatus.READY for m in statuses), PATIENCE_S, what="policy"
