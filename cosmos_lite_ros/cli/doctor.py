@@ -14,13 +14,19 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from enum import Enum
+from importlib import metadata
 from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from cosmos_lite_ros import __version__
+from cosmos_lite_ros.errors import BadInputError
 from cosmos_lite_ros.policy.profiles import PROFILES, cache_folder
 
 _IMPORT_TIMEOUT_S = 120.0
@@ -273,6 +279,48 @@ def run_checks() -> list[Check]:
     return [check_python(), *torch.result(), *packages, *machine, *check_checkpoints()]
 
 
+def write_report(path: Path, checks: list[Check], say: Callable[[str], None]) -> None:
+    """What somebody else needs to understand this machine; home folders are written as ``~``.
+
+    Raises:
+        BadInputError: a file that cannot be written.
+    """
+    found: dict[str, Any] = {
+        "package": __version__,
+        "platform": platform.platform(),
+        "python": sys.version,
+        "processor": platform.processor() or platform.machine(),
+        "checks": [{**asdict(check), "state": check.state.value} for check in checks],
+        "packages": _versions(),
+        "gpus": [],
+    }
+    try:
+        import torch
+
+        from cosmos_lite_ros.policy.gpu_report import gpu_report
+    except ImportError as error:
+        found["gpus"] = f"torch is not usable: {error}"
+    else:
+        for index in range(torch.cuda.device_count()):
+            torch.cuda.set_device(index)
+            found["gpus"].append(gpu_report(torch.device("cuda", index), say))
+    text = json.dumps(found, indent=1).replace(str(Path.home()), "~")
+    try:
+        path.write_text(text + "\n")
+    except OSError as error:
+        raise BadInputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _versions() -> dict[str, str]:
+    """Of everything installed that this package works with."""
+    names = ("torch", "triton", "diffusers", "safetensors", "tokenizers", "numpy", "flash-attn")
+    found = {}
+    for name in (*names, "opencv-python", "pillow", "huggingface-hub", "rosbags", "mcap"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
 def _print(checks: list[Check]) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -302,12 +350,22 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @app.command("doctor")
-    def doctor_command() -> None:
+    def doctor_command(
+        report: Annotated[
+            Path | None,
+            typer.Option(
+                help="Also write a JSON file that you can send: the table, versions, and every "
+                "kernel's self-test on the GPU."
+            ),
+        ] = None,
+    ) -> None:
         """Say what this machine has, what it lacks and what to do; exit code 3 if it lacks much."""
         from rich.console import Console
 
-        with Console(stderr=True).status("looking"):
+        with Console(stderr=True).status("looking") as status:
             checks = run_checks()
+            if report is not None:
+                write_report(report, checks, status.update)
         _print(checks)
         if any(check.state is State.MISSING for check in checks):
             raise typer.Exit(3)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from cosmos_lite_ros.cli import doctor
 from cosmos_lite_ros.cli.doctor import PACKAGES, Package, State
+from cosmos_lite_ros.errors import BadInputError
 from cosmos_lite_ros.policy.profiles import EDGE, EDGE_REVISION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,3 +138,20 @@ def test_little_disk_and_memory_are_missing(monkeypatch: pytest.MonkeyPatch) -> 
     assert doctor.check_memory().state is State.MISSING
     shared = doctor.check_shared_memory()
     assert shared.state is State.OPTIONAL
+
+
+def test_the_report_can_be_sent(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    out = tmp_path / "report.json"
+    checks = [doctor.check_python(), doctor.Check("a", State.OK, f"{Path.home()}/secret")]
+    doctor.write_report(out, checks, lambda _: None)
+    found = json.loads(out.read_text())
+    assert [c["name"] for c in found["checks"]] == [checks[0].name, "a"]
+    assert found["checks"][1]["found"] == "~/secret"
+    assert found["packages"]["numpy"]
+    assert isinstance(found["gpus"], list)
+
+
+def test_a_report_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="cannot write"):
+        doctor.write_report(tmp_path / "no" / "report.json", [], lambda _: None)
