@@ -76,10 +76,14 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def compile_product(
-    architecture: str, kernel: str, config: GemmConfig, monkeypatch: pytest.MonkeyPatch
+    architecture: str,
+    kernel: str,
+    config: GemmConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, int, int] = SHAPE,
 ) -> Compiled:
-    """What a launch at a request's shape compiles."""
-    rows, columns, depth = SHAPE
+    """What a launch at a shape compiles."""
+    rows, columns, depth = shape
     meta = partial(torch.empty, device="meta")
     out = meta((rows, columns), dtype=torch.bfloat16)
     scale = meta(columns)
@@ -133,6 +137,17 @@ def test_other_configurations(
     case: tuple[str, str, GemmConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(case, monkeypatch)
+
+
+@pytest.mark.parametrize("kernel", list(KERNELS))
+def test_widths_that_are_no_multiple_of_a_tile(
+    kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The tiny networks: masked loads, the same instruction.
+    found = configurations(built_in()["sm_90"], kernel)[0]
+    compiled = compile_product("sm_90", kernel, found, monkeypatch, (9, 40, 90))
+    matrix = {re.sub(r"m64n\d+k", "m64nNk", i) for i in compiled.matrix_instructions}
+    assert matrix == set(INSTRUCTIONS[kernel]["sm_90"])
 
 
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if "fp8" in k])
