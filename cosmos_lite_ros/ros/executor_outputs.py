@@ -136,6 +136,9 @@ class StreamOutput:
     def send(self, trajectory: Trajectory, begins_ns: int) -> None:
         """Follow it from its beginning on."""
         with self._lock:
+            if self._held is not None:
+                # It was made before the tick knew that the receiver stands elsewhere.
+                return
             if self._resting:
                 self._published_ns = begins_ns
             self._resampler.load(trajectory, begins_ns)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ from std_msgs.msg import String  # noqa: E402
 
 from cosmos_lite_ros.contract.robots import PANDA  # noqa: E402
 
-from .executor_cell import WAVE_RAD  # noqa: E402
+from .executor_cell import DELAY_S, WAVE_RAD  # noqa: E402
 from .executor_watch import CELL, NODE, PATIENT, S, Watch, transient  # noqa: E402
 from .harness import NodeProcess, probe  # noqa: E402
 
@@ -109,6 +110,8 @@ def test_streams_of_positions(tmp_path: Path) -> None:
                 rate = outputs[name]
                 w.until(lambda w=w, rate=rate: len(w.commands) > 2 * rate, 20.0, what="commands")
                 check_stream(name, w, rate)
+                check_refills(w)
+            check_stall(watches["joint_state"], nodes["joint_state"])
             # Ended in mid-motion, a stream comes to rest before its process ends.
             w = watches["array"]
             nodes["array"].signal(signal.SIGTERM)
@@ -148,6 +151,32 @@ def check_stream(name: str, w: Watch, rate: int) -> None:
         speed = np.array([c.velocity for c in commands])
         error = np.abs(np.diff(table, axis=0) - (speed[1:] + speed[:-1]) / 2 / rate).max(axis=1)
         assert np.median(error) < 1e-5
+
+
+def check_refills(w: Watch) -> None:
+    """Asked for when the measured latency and the margin of three rows are left, not earlier."""
+    pairs = zip(w.statuses, w.statuses[1:], strict=False)
+    asked = [b for a, b in pairs if b.requests_sent > a.requests_sent and b.state == S.RUNNING]
+    # The first answer is warm-up, so the second request goes out at once.
+    assert len(asked) >= 2
+    latency_rows = DELAY_S * 15
+    assert all(latency_rows <= s.rows_left <= latency_rows + 3 + 6 for s in asked[1:]), [
+        s.rows_left for s in asked
+    ]
+
+
+def check_stall(w: Watch, node: NodeProcess) -> None:
+    """A process that is held up for a while goes on from where the receiver stands."""
+    w.until(lambda: w.status.state == S.RUNNING, what="motion")
+    os.killpg(node.popen.pid, signal.SIGSTOP)
+    w.probe.spin(0.4)
+    heard = len(w.commands)
+    os.killpg(node.popen.pid, signal.SIGCONT)
+    w.until(lambda: len(w.commands) > heard + 60, what="commands after a pause")
+    table = np.array([c.position for c in w.commands[heard - 5 :]])
+    # Half a second of motion at once would be 40 times as much.
+    assert np.abs(np.diff(table, axis=0)).max() < 4e-3
+    assert w.status.state != S.STOPPED
 
 
 @pytest.mark.parametrize(
