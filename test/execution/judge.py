@@ -44,10 +44,10 @@ def fr3_velocity_limits(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     )
     low, high = np.empty_like(q), np.empty_like(q)
     for i, (top, offset, gain, upper, lower) in enumerate(rows):
-        for k in range(len(q)):
-            up = -offset + math.sqrt(max(0.0, gain * (upper - q[k, i])))
-            down = offset - math.sqrt(max(0.0, gain * (q[k, i] - lower)))
-            high[k, i], low[k, i] = min(top, max(0.0, up)), max(-top, min(0.0, down))
+        up = -offset + np.sqrt(np.maximum(0.0, gain * (upper - q[:, i])))
+        down = offset - np.sqrt(np.maximum(0.0, gain * (q[:, i] - lower)))
+        high[:, i] = np.minimum(top, np.maximum(0.0, up))
+        low[:, i] = np.maximum(-top, np.minimum(0.0, down))
     return low, high
 
 
