@@ -40,8 +40,8 @@ _ENABLE_PERIOD_S = 0.1
 _EXIT_S = 4.0
 Say = Callable[[str], None]
 
-# The recorded arm moves by itself and does not follow our commands, so this is a dry run; and random
-# weights ask for jumps all the time, which is said in the summary. The limiter shapes the motion.
+# The recorded arm moves by itself and does not follow our commands, so this is a dry run. Random
+# weights ask for jumps all the time, which the summary says; the limiter shapes the motion.
 EXECUTOR = {
     "autostart": "true",
     "dry_run": "true",
