@@ -50,6 +50,9 @@ class JointWatch:
             self._arrival_ns = now_ns
             self._refused = ""
             recent = self._recent
+            if recent and now_ns < recent[-1][0]:
+                # The clock was set back.
+                recent.clear()
             recent.append((now_ns, self._positions))
             while len(recent) > 2 and now_ns - recent[1][0] >= _SPAN_NS:
                 recent.popleft()

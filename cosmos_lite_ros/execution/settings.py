@@ -307,8 +307,9 @@ class ExecutorSettings:
         if self.mode == "prefix":
             raise UnavailableError(
                 "parameter mode is prefix: not available in this version, since the policy cannot "
-                f"continue given rows (at a latency of d rows it would also need d <= horizon <= "
-                f"{CHUNK_ROWS} - d, and horizon is {self.horizon}); set it to sync or async or average"
+                "continue given rows (at a latency of d rows it would also need d <= horizon <= "
+                f"{CHUNK_ROWS} - d, and horizon is {self.horizon}); set it to sync or async or "
+                "average"
             )
         for name, values in available.items():
             _require(name, getattr(self, name), values)

@@ -9,11 +9,23 @@ import pytest
 
 from cosmos_lite_ros.contract.robots import PANDA
 from cosmos_lite_ros.execution.gate import IncomingChunk
+from cosmos_lite_ros.execution.joint_watch import JointWatch
 from cosmos_lite_ros.execution.lead import Lead
 from cosmos_lite_ros.execution.machine import State, StopReason
 from cosmos_lite_ros.execution.requests import Request
 
-from .makers import HOME, NS, Bench, assert_comes_to_rest, excess, ramp, running, steady
+from .makers import (
+    EPOCH_NS,
+    HOME,
+    NS,
+    Bench,
+    assert_comes_to_rest,
+    excess,
+    joint_message,
+    ramp,
+    running,
+    steady,
+)
 
 AWAY = HOME + np.array([0.3, 0.1, -0.2, 0.15, 0.0, -0.1, 0.4])
 
@@ -98,6 +110,18 @@ def test_an_arm_that_moves_is_not_taken_over() -> None:
     b = Bench(steady, dry_run=True)
     b.tick()
     assert b.core.resume(b.now_ns, b.ros_ns).success
+
+
+def test_the_clock_of_a_standing_arm_may_be_set_back() -> None:
+    watch = JointWatch(PANDA)
+    for now in (10 * NS, 10 * NS + NS // 10, 2 * NS):
+        watch.push(joint_message(HOME, now + EPOCH_NS), now, now + EPOCH_NS)
+    assert "not known yet" in watch.why_not_still()
+    watch.push(joint_message(HOME, 3 * NS + EPOCH_NS), 3 * NS, 3 * NS + EPOCH_NS)
+    assert watch.why_not_still() == ""
+    later = 3 * NS + NS // 10
+    watch.push(joint_message(HOME + 0.01, later + EPOCH_NS), later, later + EPOCH_NS)
+    assert " at 0.10 rad/s" in watch.why_not_still()
 
 
 # A mode that the policy is too slow for

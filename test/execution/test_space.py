@@ -20,7 +20,7 @@ from cosmos_lite_ros.execution.gate import Failed, Gate, GateFlag, Passed
 from cosmos_lite_ros.execution.kinematics import NAMES, posture, tool_speed
 from cosmos_lite_ros.execution.limiter import Limiter, MotionLimits, MotionState
 from cosmos_lite_ros.execution.machine import State, StopReason
-from cosmos_lite_ros.execution.settings import CheckPolicies, ExecutorSettings
+from cosmos_lite_ros.execution.settings import CheckPolicies, ExecutorSettings, JointLimits
 from cosmos_lite_ros.execution.space import SpaceLimits
 from cosmos_lite_ros.execution.trajectory import Reference
 
@@ -180,6 +180,13 @@ def test_rows_moved_inside_are_inside_and_others_stay(seed: int) -> None:
     places = posture(rows).places(TOOL)
     well = ((places > limits.low + 2e-3) & (places < limits.high - 2e-3)).all(axis=(1, 2))
     assert (moved[well] == rows[well]).all()
+
+
+def test_limits_of_a_joint_may_be_tighter_than_the_data_sheets() -> None:
+    tight = JointLimits(("panda_joint1",), (-0.3,), (0.3,))
+    b = motion({"joint_limits": tight}, 0, 0.6)
+    assert b.measured[0] == pytest.approx(0.3, abs=1e-3)
+    assert any(o.status.gate_flags & GateFlag.POSITION_LIMIT for o in b.outputs)
 
 
 # Tool speed
