@@ -1,6 +1,6 @@
 # Copyright 2026 The cosmos_lite_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""One limiter for every command: position, velocity and acceleration limits, always able to stop.
+"""One limiter for every command: every limit of every joint, always able to stop.
 
 Motion is a chain of segments, one per tick. A segment leads from (p, v) to (p', v') as the cubic
 that a joint trajectory controller puts between two points with velocities. Its acceleration is
@@ -14,7 +14,9 @@ Invariant (checked by the tests): a state that the limiter gives out can be brak
 constant deceleration of at most the acceleration limit within the segments that are left, without
 passing a position limit. Braking one segment keeps the invariant, so a braking step always exists,
 and every other step is taken only as far towards its target as the invariant allows. This is the
-bound v <= sqrt(2 a distance) in its form for whole segments.
+bound v <= sqrt(2 a distance) in its form for whole segments. A velocity envelope is part of it:
+neither a segment nor the braking after it leaves it. Limits in space couple the joints, so
+``plan.py`` extends the invariant to them.
 """
 
 from __future__ import annotations

@@ -39,9 +39,10 @@ class Trajectory:
     """Points to send, float64 [n, joints] rad and rad/s; point i is for (i + 1) periods from now.
 
     Invariants: the last velocity is zero; the cubic through the points and velocities, begun in the
-    state it was planned from, keeps every limit. Where the rows are followed, the velocities are
-    their central differences; where the limiter holds the motion back, they are those of the
-    limited motion (differences of limited positions would break the acceleration limit).
+    state it was planned from, keeps every limit, those in space included, and so does braking from
+    any of the points. Where the rows are followed, the velocities are their central differences;
+    where the limiter holds the motion back, they are those of the limited motion (differences of
+    limited positions would break the acceleration limit).
     """
 
     positions: Floats
