@@ -35,7 +35,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "bf16 both branches": {"scheme": "bf16", "branches_per_pass": 2},
     "fp8 accurate": {"scheme": "fp8"},
     "fp8 fast": {"scheme": "fp8", "accumulate": "fast"},
-    "fp8 fast one branch": {"scheme": "fp8", "accumulate": "fast", "branches_per_pass": 1},
     "fp8 fast interval": {
         "scheme": "fp8",
         "accumulate": "fast",

@@ -370,8 +370,6 @@ class PolicyEngine:
         noise, changed = self._noise.get(seed)
         if changed:
             runner.set_noise(*noise)
-        # The next noise is drawn while the GPU works on this request.
-        self._noise.prefetch(advancing=self.settings.seed_mode == "advance")
         state = state_row(observation.joint_positions, observation.gripper)
         clock = _Clock(runner.tower.device)
         runner.set_inputs(observation.image, state)
@@ -384,6 +382,8 @@ class PolicyEngine:
             preview=preview or trace is not None,
             hook=trace.add_step if trace is not None else None,
         )
+        # Everything is launched: the next noise is drawn while the GPU works on this request.
+        self._noise.prefetch(advancing=self.settings.seed_mode == "advance")
         answer = runner.answer(rows)
         done = time.perf_counter()
         encode_s = clock.elapsed_s()

@@ -128,6 +128,7 @@ class Runner:
         # By the form of the image: with ``True`` three views.
         self._encode_graphs: dict[bool, torch.cuda.CUDAGraph] = {}
         self._stacked = True
+        self._side: torch.cuda.Stream | None = None
         self._pool = torch.cuda.graph_pool_handle() if self.uses_graphs else None
         self._graphs: OrderedDict[Key, _Graph] = OrderedDict()
         self._pending: tuple[Key, tuple[Branch, Branch | None]] | None = None
@@ -143,10 +144,10 @@ class Runner:
         self._host_state.copy_(torch.from_numpy(state))
         self._stacked = isinstance(image, tuple)
         if isinstance(image, tuple):
-            for place, view in zip(self._host_views.numpy(), image, strict=True):
-                np.copyto(place, view)
+            for place, view in zip(self._host_views, image, strict=True):
+                _copy_pixels(place, view)
         else:
-            np.copyto(self._host_image.numpy(), image)
+            _copy_pixels(self._host_image, image)
 
     def encode(self) -> None:
         """The set inputs onto the device, and the image to the clean frame's patches."""
@@ -316,17 +317,30 @@ class Runner:
 
     def _capture(self, work: Callable[[], object]) -> torch.cuda.CUDAGraph:
         """Run once outside (libraries allocate their workspaces then), then capture."""
-        side = torch.cuda.Stream(self.tower.device)  # type: ignore[no-untyped-call]
+        if self._side is None:
+            self._side = torch.cuda.Stream(self.tower.device)  # type: ignore[no-untyped-call]
+        # One stream for all captures: cuBLAS keeps a workspace of 32 MB for each that it has seen.
+        side = self._side
         side.wait_stream(torch.cuda.current_stream(self.tower.device))
         with torch.cuda.stream(side):
             work()
         torch.cuda.current_stream(self.tower.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         # The noise thread may lock host memory meanwhile, which a global capture would not survive.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(
+            graph, pool=self._pool, stream=side, capture_error_mode="thread_local"
+        ):
             work()
         self.captures += 1
         return graph
+
+
+def _copy_pixels(place: Tensor, image: npt.NDArray[np.uint8]) -> None:
+    """By torch, which copies with several threads; it knows no read-only arrays."""
+    if image.flags.writeable:
+        place.copy_(torch.from_numpy(image))
+    else:
+        np.copyto(place.numpy(), image)
 
 
 def _patchify_frame(latent: Tensor) -> Tensor:

@@ -221,12 +221,17 @@ class GenerationTower:
         self.embed(vision, rows, time, x[:n])
         x[n:].view(count - 1, n, c.hidden).copy_(x[:n])
         eps, twice = c.rms_norm_eps, self.twice
-        linears.rms_norm(x, self.layers[0].norm_in, eps, h, twice=twice)
+        # Before the first attention all branches are the same; where the attended rows have a place
+        # of their own (not qkv's), they share what is computed until then.
+        shared = linears.quantises("out")
+        first_rows = n if shared else count * n
+        linears.rms_norm(x[:first_rows], self.layers[0].norm_in, eps, h[:first_rows], twice=twice)
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers):
             first = VISION_TOKENS if i == last and not video else 0
             self.arena.reset(mark)
-            attended = self._attend(layer, h, branches, i, first)
+            rows_in = h[:n] if shared and i == 0 else h
+            attended = self._attend(layer, rows_in, branches, i, first)
             m = count * (n - first)
             if first:
                 kept = take(m, c.hidden, dtype=self.dtype)
@@ -272,7 +277,7 @@ class GenerationTower:
         """Attention of each branch's tokens from ``first`` on to all of the branch's.
 
         Args:
-            h: normed rows [branches * 3093, hidden].
+            h: normed rows [branches * 3093, hidden]; or [3093, hidden], the same for all branches.
 
         Returns:
             [branches * (3093 - first), heads * head_dim].
@@ -280,13 +285,14 @@ class GenerationTower:
         c, n, count, linears = self.config, GENERATION_TOKENS, len(branches), self.linears
         group, width = c.heads // c.kv_heads, c.heads * c.head_dim
         take = self.arena.take
-        qkv = take(count * n, width + 2 * c.kv_heads * c.head_dim, dtype=self.dtype)
+        qkv = take(h.count, width + 2 * c.kv_heads * c.head_dim, dtype=self.dtype)
         linears.mm(h, layer.qkv, qkv)
         m = n - first
         if linears.quantises("out"):
             attended = linears.rows(take, "out", count * m, width)
         else:
             # A branch's part of qkv has been read when its rows are written.
+            assert h.count == count * n
             attended = Rows(qkv.view(-1)[: count * m * width].view(count * m, width))
         start = self.arena.mark
         for b, branch in enumerate(branches):
@@ -296,7 +302,7 @@ class GenerationTower:
             k = take(c.kv_heads, n + text, c.head_dim, dtype=self.dtype)
             v = take(c.kv_heads, n + text, c.head_dim, dtype=self.dtype)
             qk_rope(
-                qkv[b * n : (b + 1) * n],
+                qkv[b * n : (b + 1) * n] if h.count > n else qkv,
                 layer.norm_q,
                 layer.norm_k,
                 branch.cos,

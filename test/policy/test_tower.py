@@ -22,7 +22,7 @@ from cosmos_lite_ros.policy.layout import (
     VISION_TOKENS,
     unpatchify,
 )
-from cosmos_lite_ros.policy.linears import Rows
+from cosmos_lite_ros.policy.linears import Linears, Rows
 from cosmos_lite_ros.policy.network import PolicyNetwork
 from cosmos_lite_ros.policy.tower import (
     MAX_TEXT,
@@ -33,6 +33,7 @@ from cosmos_lite_ros.policy.tower import (
     patch_mask,
 )
 from cosmos_lite_ros.policy.tower_weights import Builder, Layer
+from cosmos_lite_ros.quantize.schemes import SCHEMES
 
 from ..conftest import GOLDEN
 
@@ -299,3 +300,22 @@ def test_int8_scores_are_near_plain_attention(family: str) -> None:
     for found, expected in zip(run(tower, branch), run(plain, branch), strict=True):
         error = torch.linalg.vector_norm(found - expected) / torch.linalg.vector_norm(expected)
         assert 1e-5 < float(error) < 0.02
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_both_branches_in_one_pass_equal_one_after_the_other_quantised(family: str) -> None:
+    """The first layer is computed once for both."""
+    info = inspect(str(GOLDEN / family / "checkpoint"))
+    linears = Linears(SCHEMES["int8"], torch.float32)
+    alone, both = (
+        GenerationTower.load(info, device=CPU, dtype=torch.float32, linears=linears, batch=batch)
+        for batch in (1, 2)
+    )
+    branches = make_branch(alone, 33, seed=1), make_branch(alone, 12, seed=2)
+    time, inputs = alone.time_embedding(TIMESTEP), make_inputs()
+    found = both.forward(*inputs, time, *branches, video=False)
+    for branch, (_, velocity) in zip(branches, found, strict=True):
+        ((_, other),) = alone.forward(*inputs, time, branch, video=False)
+        # A last bit of float32 can turn a value's int8.
+        assert float((velocity - other).norm() / other.norm()) < 2e-3
