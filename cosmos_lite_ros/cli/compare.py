@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +30,9 @@ def register(app: typer.Typer) -> None:
         tiny: Annotated[
             str, typer.Option(help="edge or nano: a tiny checkpoint made for the occasion.")
         ] = "",
+        released: Annotated[
+            str, typer.Option(help="edge or nano: one of the released sizes, random weights.")
+        ] = "",
         revision: Annotated[str, typer.Option(help="Commit of a Hugging Face id.")] = "",
         requests: Annotated[
             int, typer.Option(help="Frozen requests; fewer than 64 decide less.")
@@ -40,7 +42,11 @@ def register(app: typer.Typer) -> None:
             str, typer.Option(help="auto (where weights are random), planted or none.")
         ] = "auto",
         mlp_outliers: Annotated[
-            float, typer.Option(help="Factor of planted rows of up; 1 plants none there.")
+            float, typer.Option(help="Also planted: factor of rows of up; 1 plants none.")
+        ] = 1.0,
+        residual: Annotated[
+            float,
+            typer.Option(help="Also planted: factor of the residual stream; 0.00390625 shows eps."),
         ] = 1.0,
         test: Annotated[
             list[str] | None, typer.Option(help="T0, T1 or T2, repeatable; all without it.")
@@ -70,55 +76,42 @@ def register(app: typer.Typer) -> None:
         from cosmos_lite_ros.policy.compare import run
         from cosmos_lite_ros.policy.compare.outliers import Planting
         from cosmos_lite_ros.policy.engine import SamplerSettings
-        from cosmos_lite_ros.policy.tiny import make_tiny
 
         if level not in LEVELS:
             raise BadInputError(f"--level is {level!r}, expected {', '.join(LEVELS)}")
         if reference != "bf16":
             raise BadInputError(f"--reference is {reference!r}, expected bf16")
-        if bool(checkpoint) == bool(tiny):
-            raise BadInputError("expected one of --checkpoint and --tiny")
-        planting = Planting(mlp=mlp_outliers)
-        candidates = tuple(
-            run.Candidate(name, attention, accumulate, branches_per_pass, action_arithmetic)
-            for name in candidate
-        )
-
-        def comparison(folder: str) -> run.Comparison:
-            return run.Comparison(
-                folder,
-                candidates,
-                revision=revision,
-                requests=requests,
-                device=device,
-                outliers=outliers,
-                planting=planting,
-                sampler=SamplerSettings(steps),
-                text_residency=text_residency,
-                tests=tuple(test) if test else run.TESTS,
-            )
-
+        sources = (checkpoint, tiny, released)
+        if sum(map(bool, sources)) != 1:
+            raise BadInputError("expected exactly one of --checkpoint, --tiny and --released")
+        family = None if checkpoint else values.family_of(tiny or released)
         if json_file is not None and not json_file.parent.is_dir():
             raise BadInputError(f"--json {json_file}: expected a file in an existing folder")
-        comparison(checkpoint or tiny)  # refused here before anything is made
-        with _checkpoint(checkpoint, values.family_of(tiny) if tiny else None, make_tiny) as folder:
-            report = run.compare(comparison(folder), _say)
+        comparison = run.Comparison(
+            "".join(sources),
+            tuple(
+                run.Candidate(name, attention, accumulate, branches_per_pass, action_arithmetic)
+                for name in candidate
+            ),
+            revision=revision,
+            requests=requests,
+            device=device,
+            outliers=outliers,
+            planting=Planting(mlp=mlp_outliers, residual=residual),
+            sampler=SamplerSettings(steps),
+            text_residency=text_residency,
+            tests=tuple(test) if test else run.TESTS,
+            own=family is not None,
+        )
+        if family is None:
+            report = run.compare(comparison, _say)
+        else:
+            with run.made_checkpoint(family, "tiny" if tiny else "released", _say) as folder:
+                report = run.compare(replace(comparison, checkpoint=folder), _say)
         _write(report, json_file)
         _show(report)
         if any(c["verdict"] != "pass" for c in report["candidates"]):
             raise typer.Exit(1)
-
-
-@contextmanager
-def _checkpoint(checkpoint: str, family: Any, make: Callable[..., Path]) -> Iterator[str]:
-    """The named one, or a tiny one that is deleted afterwards."""
-    if family is None:
-        yield checkpoint
-        return
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="cosmos_lite_ros_") as scratch:
-        yield str(make(family, Path(scratch) / family))
 
 
 def _say(text: str) -> None:

@@ -22,6 +22,7 @@ from cosmos_lite_ros.policy.attention import attention_backend
 from cosmos_lite_ros.policy.bench_peers import stock_inputs, stock_transformer
 from cosmos_lite_ros.policy.checkpoint import inspect
 from cosmos_lite_ros.policy.compare.subjects import EngineSubject, StockSubject, Subject
+from cosmos_lite_ros.policy.layout import ACTION_CHANNELS, ACTION_TOKENS, VIDEO_SHAPE
 from cosmos_lite_ros.policy.network import Velocity
 from cosmos_lite_ros.policy.reference import ReferencePolicy
 from cosmos_lite_ros.policy.settings import EngineSettings, device_of
@@ -98,12 +99,30 @@ def accepted_set(reference: EngineSettings, say: Say) -> Iterator[Subject]:
     policy.network = network
     yield StockSubject("stock transformer, eager", policy, **options)
     say("compiling the library's transformer")
-    network.model.compile_repeated_blocks(dynamic=False)
-    yield StockSubject("stock transformer, compiled", policy, **options)
+    if problem := compile_blocks(network):
+        say(f"the library's transformer cannot be compiled here: {problem}")
+    else:
+        yield StockSubject("stock transformer, compiled", policy, **options)
     del policy, network
     other = other_backend(attention_backend(device, reference.attention))
     say(f"loading the engine with {other} attention")
     yield EngineSubject.load(f"engine, {other} attention", replace(reference, attention=other))
+
+
+@torch.inference_mode()
+def compile_blocks(network: StockNetwork) -> str:
+    """Compile the blocks for any text length and try them; why it cannot be done, or nothing."""
+    generator = torch.Generator().manual_seed(0)
+    video = torch.randn(VIDEO_SHAPE, generator=generator).to(network.device)
+    rows = torch.randn(ACTION_TOKENS, ACTION_CHANNELS, generator=generator).to(network.device)
+    try:
+        # Lengths differ from request to request: compiled once, not for each.
+        network.model.compile_repeated_blocks(dynamic=True)
+        for length in (2, 3):
+            network.forward(video, rows, 833.0, list(range(length)))
+    except Exception as error:  # no compiler, no Triton, an operation that it does not know
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    return ""
 
 
 def other_backend(name: str) -> str:

@@ -82,7 +82,7 @@ def plant(source: str | Path, out: Path, planting: Planting | None = None) -> Pa
     The network's files are written anew, the other parts are links into the source.
 
     Raises:
-        BadInputError: ``out`` exists, or fewer channels than asked for.
+        BadInputError: ``out`` exists, something is planted there already, or too few channels.
         CheckpointError: an unusable source.
     """
     planting = planting or Planting()
@@ -92,9 +92,7 @@ def plant(source: str | Path, out: Path, planting: Planting | None = None) -> Pa
             f"{source} is quantised as {info.scheme}, expected the plain checkpoint: outliers come "
             "before the quantisation"
         )
-    smallest = min(info.config.hidden, int(info.config.raw["intermediate_size"]))
-    if planting.channels > smallest:
-        raise BadInputError(f"channels is {planting.channels}, the network has {smallest}")
+    _refuse_planted(info.folder)
     transform = _Transform(info.config, planting)
     with staging(out) as hidden:
         (hidden / "transformer").mkdir()
@@ -109,6 +107,46 @@ def plant(source: str | Path, out: Path, planting: Planting | None = None) -> Pa
                 os.symlink(path.resolve(), hidden / path.name)
         _write_marker(info, hidden / MARKER_FILE, planting)
     return out
+
+
+def plant_in_place(folder: Path, planting: Planting | None = None) -> None:
+    """The same in a checkpoint of one's own making: nothing but the changed tensors is written.
+
+    A failure leaves the checkpoint useless.
+
+    Raises:
+        BadInputError: something is planted there already, or fewer channels than asked for.
+        CheckpointError: an unusable folder.
+    """
+    planting = planting or Planting()
+    info = inspect(str(folder))
+    _refuse_planted(info.folder)
+    transform = _Transform(info.config, planting)
+    for shard in info.transformer_files:
+        entries = header_entries(shard.path)
+        with safe_open(shard.path, framework="pt") as handle, shard.path.open("r+b") as file:
+            data = 8 + int.from_bytes(file.read(8), "little")
+            for name, entry in entries.items():
+                tensor = handle.get_tensor(name).clone()
+                planted = transform(name, tensor)
+                if planted is not tensor:
+                    file.seek(data + entry.start)
+                    write_tensor(file, planted)
+    _write_marker(info, info.folder / MARKER_FILE, planting)
+
+
+def planted_in(folder: Path) -> dict[str, Any] | None:
+    """What was planted into a checkpoint; None: nothing that is known."""
+    marker = folder / MARKER_FILE
+    if not marker.is_file():
+        return None
+    found: dict[str, Any] | None = json.loads(marker.read_text(encoding="utf-8")).get(PLANTED_KEY)
+    return found
+
+
+def _refuse_planted(folder: Path) -> None:
+    if planted_in(folder) is not None:
+        raise BadInputError(f"{folder} has planted outliers already: take the plain checkpoint")
 
 
 def _write_file(source: Path, target: Path, transform: _Transform) -> None:
@@ -135,6 +173,9 @@ class _Transform:
     """One tensor of the checkpoint to that of the planted one, by name."""
 
     def __init__(self, config: NetworkConfig, planting: Planting):
+        smallest = min(config.hidden, int(config.raw["intermediate_size"]))
+        if planting.channels > smallest:
+            raise BadInputError(f"channels is {planting.channels}, the network has {smallest}")
         self._planting = planting
         self._edge = config.family == "edge"
         generator = torch.Generator().manual_seed(planting.seed)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import torch
 
+from cosmos_lite_ros.contract.prompt import Family
 from cosmos_lite_ros.errors import BadInputError
 from cosmos_lite_ros.kernels.tables import active_table
 from cosmos_lite_ros.policy.bench_common import machine
@@ -38,7 +39,7 @@ from cosmos_lite_ros.policy.compare.null_floor import (
     judge_null_floor,
     other_process,
 )
-from cosmos_lite_ros.policy.compare.outliers import Planting, plant
+from cosmos_lite_ros.policy.compare.outliers import Planting, plant, plant_in_place, planted_in
 from cosmos_lite_ros.policy.compare.requests import (
     DEFAULT_REQUESTS,
     FrozenRequest,
@@ -48,8 +49,10 @@ from cosmos_lite_ros.policy.compare.requests import (
 from cosmos_lite_ros.policy.compare.statistics import Criterion, overall
 from cosmos_lite_ros.policy.compare.subjects import EngineSubject, Recording
 from cosmos_lite_ros.policy.engine import EngineSettings
+from cosmos_lite_ros.policy.random_checkpoint import make_random
 from cosmos_lite_ros.policy.sampler import SamplerSettings, schedule
 from cosmos_lite_ros.policy.settings import check_settings, device_of
+from cosmos_lite_ros.policy.tiny import make_tiny
 
 Report = dict[str, Any]
 Say = Callable[[str], None]
@@ -99,6 +102,7 @@ class Comparison:
         sampler: of all.
         text_residency: of the engines.
         tests: which of T0, T1, T2.
+        own: the checkpoint was made for this comparison and may be changed.
     """
 
     checkpoint: str
@@ -111,6 +115,7 @@ class Comparison:
     sampler: SamplerSettings = field(default_factory=SamplerSettings)
     text_residency: Any = "pinned"
     tests: tuple[str, ...] = TESTS
+    own: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be compared, before anything is loaded."""
@@ -266,6 +271,15 @@ class _Judge:
 
 
 @contextmanager
+def made_checkpoint(family: Family, size: str, say: Say) -> Iterator[str]:
+    """Random weights, ``tiny`` or of the ``released`` sizes; deleted afterwards."""
+    with tempfile.TemporaryDirectory(prefix="cosmos_lite_ros_") as scratch:
+        say(f"making a {size} {family} checkpoint with random weights in {scratch}")
+        make = make_tiny if size == "tiny" else make_random
+        yield str(make(family, Path(scratch) / family))
+
+
+@contextmanager
 def _checkpoint(comparison: Comparison, say: Say) -> Iterator[tuple[str, Report]]:
     """The folder that everybody loads, and what is to be said of it."""
     info = inspect(comparison.checkpoint, comparison.revision)
@@ -282,13 +296,22 @@ def _checkpoint(comparison: Comparison, say: Say) -> Iterator[tuple[str, Report]
         "random_weights": info.random_weights,
         "planted": None,
     }
-    if comparison.outliers == "none" or (comparison.outliers == "auto" and not info.random_weights):
+    report["planted"] = planted_in(info.folder)
+    there = report["planted"] is not None
+    wanted = info.random_weights if comparison.outliers == "auto" else True
+    if comparison.outliers == "none" or there or not wanted:
+        yield str(info.folder), report
+        return
+    report["planted"] = comparison.planting.describe()
+    if comparison.own:
+        say("planting outliers")
+        plant_in_place(info.folder, comparison.planting)
         yield str(info.folder), report
         return
     say("planting outliers into a copy of the checkpoint")
     with tempfile.TemporaryDirectory(prefix="cosmos_lite_ros_") as scratch:
         folder = plant(info.folder, Path(scratch) / "planted", comparison.planting)
-        yield str(folder), {**report, "planted": comparison.planting.describe()}
+        yield str(folder), report
 
 
 def _record(subject: EngineSubject, requests: Sequence[FrozenRequest], say: Say) -> list[Recording]:

@@ -9,7 +9,6 @@ the whole request on its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -28,7 +27,7 @@ from cosmos_lite_ros.policy.layout import unpatchify
 from cosmos_lite_ros.policy.network import Velocity
 from cosmos_lite_ros.policy.reference import ReferencePolicy
 from cosmos_lite_ros.policy.runner import TextSlot
-from cosmos_lite_ros.policy.sampler import SamplerSettings, schedule
+from cosmos_lite_ros.policy.sampler import SamplerSettings
 from cosmos_lite_ros.policy.tower import Branch, GenerationTower
 from cosmos_lite_ros.policy.trace import Trace
 
@@ -85,8 +84,13 @@ class Subject(Protocol):
     def velocities(self, recording: Recording) -> tuple[tuple[Velocities, ...], ...]:
         """By step and branch, from the reference's inputs."""
 
-    def answer(self, request: FrozenRequest) -> Answer:
-        """The whole request, from the reference's noise."""
+    def answer(self, request: FrozenRequest, latent: Array | None = None) -> Answer:
+        """The whole request, from the same noise.
+
+        Args:
+            request: what to answer.
+            latent: the encoded picture, float32 [48, 33, 40], for who only stands for a network.
+        """
 
     def close(self) -> None:
         """Give the memory back."""
@@ -156,6 +160,7 @@ class EngineSubject:
             recording.request.observation.instruction
         )
         branches = [b for b in runner._branches(*slots, engine.settings.sampler) if b is not None]
+        head = None if runner._server else torch.float32
         steps = []
         for forward in recording.forwards:
             vision, rows = (t.to(tower.device, tower.dtype) for t in (forward.vision, forward.rows))
@@ -164,22 +169,35 @@ class EngineSubject:
                 tuple(
                     _velocities(*each)
                     for i in range(0, len(branches), tower.batch)
-                    for each in tower.forward(vision, rows, time, *branches[i : i + tower.batch])
+                    for each in tower.forward(
+                        vision, rows, time, *branches[i : i + tower.batch], head_dtype=head
+                    )
                 )
             )
         return tuple(steps)
 
-    def answer(self, request: FrozenRequest) -> Answer:
-        """As a node asks for it, and once more with the video."""
+    def answer(self, request: FrozenRequest, latent: Array | None = None) -> Answer:
+        """As a node asks for it, and once more with the video; encodes the picture itself."""
         trace = Trace()
         self.engine.act(request.observation, seed=request.seed, trace=trace)
+        whole = _answer(trace)
         chunk = self.engine.act(request.observation, seed=request.seed)
         control = np.column_stack([chunk.positions, 1.0 - chunk.gripper]).astype(np.float32)
-        return Answer(control, *(_answer(trace).video, _answer(trace).latent))
+        return Answer(control, whole.video, whole.latent)
 
     def close(self) -> None:
         """End the engine's thread and give the memory back."""
         self.engine.close()
+
+
+class _GivenLatent:
+    """Stands in for an encoder: the network is compared, and not the encoder."""
+
+    def __init__(self, latent: Tensor):
+        self._latent = latent
+
+    def encode(self, canvas: Any) -> Tensor:
+        return self._latent
 
 
 class StockSubject:
@@ -226,21 +244,23 @@ class StockSubject:
         texts = [policy.network.text_cache(policy._tokenizer.encode(p)) for p in (prompt, "")]
         return texts[:branches]
 
-    def answer(self, request: FrozenRequest) -> Answer:
-        """The reference policy's loop."""
-        trace = Trace()
-        with self._kernels:
-            self._policy.act(request.observation, self._sampler, request.seed, trace)
+    def answer(self, request: FrozenRequest, latent: Array | None = None) -> Answer:
+        """The reference policy's loop, on the latent where it is given."""
+        trace, policy = Trace(), self._policy
+        encoder: Any = policy.encoder
+        if latent is not None:
+            given: Any = _GivenLatent(torch.from_numpy(latent).to(policy.network.device))
+            policy.encoder = given
+        try:
+            with self._kernels:
+                policy.act(request.observation, self._sampler, request.seed, trace)
+        finally:
+            policy.encoder = encoder
         return _answer(trace)
 
     def close(self) -> None:
         """Drop the modules."""
         del self._policy
-
-
-def steps_of(sampler: SamplerSettings) -> Sequence[float]:
-    """Timesteps of a sampler."""
-    return [step.timestep for step in schedule(sampler)]
 
 
 def _velocities(moved: Tensor | None, acted: Tensor) -> Velocities:
