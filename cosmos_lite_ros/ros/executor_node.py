@@ -334,12 +334,14 @@ class ExecutorNode(ManagedNode):
     def _on_describe(
         self, request: Trigger.Request, response: Trigger.Response
     ) -> Trigger.Response:
-        more = {
+        more: dict[str, object] = {
             "topics": [output.topic_name for output in self._outputs],
             "scheduling": self._scheduling.text,
             "tick": self._statistics.summary(),
             "commands": self._command_statistics.summary(),
         }
+        if self._core is not None:
+            more |= self._gripper.report()
         with self._lock:
             text = tell.describe(self.settings, self._core, more)
         response.success, response.message = True, text
