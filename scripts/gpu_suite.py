@@ -54,6 +54,8 @@ PARTS: dict[str, tuple[int, int]] = {
     "checkpoint_nano": (200, 30),
     "request_nano": (220, 80),
     "schemes_nano": (300, 60),
+    "ready_edge": (120, 30),
+    "ready_nano": (150, 50),
     "fit_edge": (90, 25),
     "fit_nano": (150, 45),
     "fit8_edge": (90, 25),
@@ -158,6 +160,64 @@ def run_schemes(family: str, folder: Path, options: argparse.Namespace) -> dict[
     return {"markdown": "\n".join(lines), "reports": reports}
 
 
+def run_ready(family: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """From the start of a process to the first request in fp8: all caches cold, then warm."""
+    largest = max(folder.rglob("*.safetensors"), key=lambda f: f.stat().st_size)
+    lines = ["caches | process, s | of it imports | load | warm-up", "--- | --- | --- | --- | ---"]
+    with tempfile.TemporaryDirectory() as kernels:
+        environment = {**os.environ, "TRITON_CACHE_DIR": kernels}
+        dropped = drop_page_cache()
+        started = time.perf_counter()
+        read = 0
+        with largest.open("rb", buffering=0) as file:
+            while read < 4_000_000_000 and (block := file.read(1 << 24)):
+                read += len(block)
+        bandwidth = read / (time.perf_counter() - started) / 1e9
+        drop_page_cache()
+        for state in ("cold", "warm"):
+            command = [sys.executable, __file__, "--ready", str(folder), "--out", str(options.out)]
+            started = time.perf_counter()
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=options.limit_s
+            )
+            if done.returncode:
+                raise SystemExit(done.stderr[-2000:])
+            took = [time.perf_counter() - started, *json.loads(done.stdout.splitlines()[-1])]
+            lines.append(f"{state} | " + " | ".join(f"{seconds:.1f}" for seconds in took))
+    page = "page cache dropped" if dropped else "page cache could not be dropped: not cold"
+    lines.append(f"\n{page}; the disk then reads {bandwidth:.2f} GB/s")
+    return {"markdown": "\n".join(lines)}
+
+
+def drop_page_cache() -> bool:
+    """Forget what is in memory of the disk; whether that was allowed."""
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError:
+        return False
+    return True
+
+
+def be_ready(folder: str) -> int:
+    """In a process of its own: load and warm up in fp8, print the seconds."""
+    started = time.perf_counter()
+    from cosmos_lite_ros.policy.bench_common import Target, set_tokens
+    from cosmos_lite_ros.policy.checkpoint import inspect
+    from cosmos_lite_ros.policy.engine import PolicyEngine
+
+    imported = time.perf_counter()
+    target = Target(inspect(folder).config.family, checkpoint=folder, scheme="fp8")
+    engine = PolicyEngine.load(target.settings(Path(folder)))
+    loaded = time.perf_counter()
+    set_tokens(engine)
+    engine.warm_up()
+    ready = time.perf_counter()
+    engine.close()
+    print(json.dumps([imported - started, loaded - imported, ready - loaded]))
+    return 0
+
+
 def run_soak(family: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """``bench soak``."""
     from cosmos_lite_ros.policy.bench_soak import bench_soak
@@ -215,6 +275,7 @@ RUNS: dict[str, Callable[[str, Path, argparse.Namespace], dict[str, Any]]] = {
     "schemes": run_schemes,
     "fit": run_fit,
     "fit8": run_fit8,
+    "ready": run_ready,
     "soak": run_soak,
     "text": run_text,
     "compiled": run_compiled,
@@ -350,9 +411,12 @@ def main() -> int:
     parser.add_argument("--soak-requests", type=int, default=1000)
     parser.add_argument("--variants", default="", help=f"some of {','.join(VARIANTS)}")
     parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--ready", help=argparse.SUPPRESS)
     parser.add_argument("--result", help=argparse.SUPPRESS)
     parser.add_argument("--limit-s", type=float, default=600, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.ready:
+        return be_ready(options.ready)
     return run_part(options) if options.part else run_all(options)
 
 
