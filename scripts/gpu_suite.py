@@ -61,6 +61,7 @@ PARTS: dict[str, tuple[int, int]] = {
     "fit8_edge": (90, 25),
     "fit8_nano": (150, 45),
     "soak_edge": (180, 60),
+    "soak8_edge": (150, 50),
     "text_edge": (120, 25),
     "text_nano": (180, 50),
     "compiled_edge": (180, 60),
@@ -218,13 +219,21 @@ def be_ready(folder: str) -> int:
     return 0
 
 
-def run_soak(family: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+def run_soak(
+    family: str, folder: Path, options: argparse.Namespace, *, fp8: bool = False
+) -> dict[str, Any]:
     """``bench soak``."""
     from cosmos_lite_ros.policy.bench_soak import bench_soak
     from cosmos_lite_ros.policy.bench_tables import markdown
 
-    report = bench_soak(target(family, folder, options), options.soak_requests, say)
+    fields = {"scheme": "fp8", "accumulate": "fast"} if fp8 else {}
+    report = bench_soak(target(family, folder, options, **fields), options.soak_requests, say)
     return {"markdown": markdown(report), "report": report}
+
+
+def run_soak8(family: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """``bench soak`` in fp8."""
+    return run_soak(family, folder, options, fp8=True)
 
 
 def run_text(family: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -277,6 +286,7 @@ RUNS: dict[str, Callable[[str, Path, argparse.Namespace], dict[str, Any]]] = {
     "fit8": run_fit8,
     "ready": run_ready,
     "soak": run_soak,
+    "soak8": run_soak8,
     "text": run_text,
     "compiled": run_compiled,
 }
