@@ -55,9 +55,14 @@ def frozen_requests(count: int = DEFAULT_REQUESTS) -> tuple[FrozenRequest, ...]:
     Raises:
         BadInputError: fewer than one or more than MAX_REQUESTS.
     """
+    check_count(count)
+    return tuple(_request(index) for index in range(count))
+
+
+def check_count(count: int) -> None:
+    """Refuse what is no number of requests."""
     if not 1 <= count <= MAX_REQUESTS:
         raise BadInputError(f"found {count} requests, expected 1 to {MAX_REQUESTS}")
-    return tuple(_request(index) for index in range(count))
 
 
 def digest(requests: Sequence[FrozenRequest]) -> str:
@@ -92,7 +97,7 @@ def _scene(random: np.random.RandomState) -> npt.NDArray[np.uint8]:
         height, width = (int(n) for n in random.randint(20, 160, 2))
         picture[top : top + height, left : left + width] = random.uniform(0.0, 255.0, 3)
     # Noise of four levels, as small integers: quick to draw.
-    noise = random.randint(-4, 5, picture.shape)
+    noise = random.randint(-4, 5, picture.shape, dtype=np.int8)
     return np.clip(np.rint(picture) + noise, 0, 255).astype(np.uint8)
 
 

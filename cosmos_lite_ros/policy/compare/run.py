@@ -43,6 +43,7 @@ from cosmos_lite_ros.policy.compare.outliers import Planting, plant, plant_in_pl
 from cosmos_lite_ros.policy.compare.requests import (
     DEFAULT_REQUESTS,
     FrozenRequest,
+    check_count,
     digest,
     frozen_requests,
 )
@@ -125,6 +126,7 @@ class Comparison:
             raise BadInputError(
                 f"outliers is {self.outliers!r}, expected one of {', '.join(OUTLIERS)}"
             )
+        check_count(self.requests)
         for test in self.tests:
             if test not in TESTS:
                 raise BadInputError(f"test is {test!r}, expected some of {', '.join(TESTS)}")
@@ -151,17 +153,17 @@ def compare(comparison: Comparison, say: Say) -> Report:
     Raises:
         CosmosLiteError: whatever keeps it from being run.
     """
-    requests = frozen_requests(comparison.requests)
     device = device_of(comparison.device)
     with _checkpoint(comparison, say) as (folder, report):
+        requests = frozen_requests(comparison.requests)
         reference = comparison.settings(folder)
-        floors: list[tuple[EngineSettings, Digests]] = []
+        floors: dict[EngineSettings, Digests] = {}
         say("loading the reference")
         subject = EngineSubject.load("reference", reference)
         effective = subject.engine.effective
         recordings = _record(subject, requests, say)
         if "T0" in comparison.tests:
-            floors.append((reference, digests(subject.engine)))
+            floors[reference] = digests(subject.engine)
         _drop(subject, device)
         judge = _Judge(comparison, recordings, report["random_weights"], say)
         judge.measure_accepted(reference, device)
@@ -171,18 +173,11 @@ def compare(comparison: Comparison, say: Say) -> Report:
             say(f"loading {candidate.name}")
             subject = EngineSubject.load(candidate.name, settings)
             tests = judge.measure(subject)
-            if "T0" in comparison.tests:
-                floors.append((settings, digests(subject.engine)))
-            found.append((candidate, subject.engine.effective, tests))
+            if "T0" in comparison.tests and settings not in floors:
+                floors[settings] = digests(subject.engine)
+            found.append((candidate, settings, subject.engine.effective, tests))
             _drop(subject, device)
-        others: list[Judgement] = []
-        if floors:
-            say("asking again in another process")
-            there = other_process([settings for settings, _ in floors])
-            others = [
-                judge_null_floor(here, answer)
-                for (_, here), answer in zip(floors, there, strict=True)
-            ]
+        floor = _null_floors(floors, say)
     return {
         **report,
         "requests": len(requests),
@@ -190,13 +185,27 @@ def compare(comparison: Comparison, say: Say) -> Report:
         "machine": machine(device),
         "gemm_table": _table_digest(device),
         "reference": {"scheme": "bf16", "action_arithmetic": "server", "effective": effective}
-        | {"T0": _judged(others[0]) if others else None},
+        | {"T0": _judged(floor[reference]) if floor else None},
         "accepted": judge.accepted_summary(),
         "candidates": [
-            _candidate_report(candidate, engine, ([others[i]] if others else []) + tests)
-            for i, (candidate, engine, tests) in enumerate(found, 1)
+            _candidate_report(candidate, engine, ([floor[settings]] if floor else []) + tests)
+            for candidate, settings, engine, tests in found
         ],
         "note": LIMITS_NOTE,
+    }
+
+
+def _null_floors(
+    floors: dict[EngineSettings, Digests], say: Say
+) -> dict[EngineSettings, Judgement]:
+    """T0 of each engine, asked again in another process."""
+    if not floors:
+        return {}
+    say("asking again in another process")
+    there = other_process(list(floors))
+    return {
+        settings: judge_null_floor(here, answer)
+        for (settings, here), answer in zip(floors.items(), there, strict=True)
     }
 
 

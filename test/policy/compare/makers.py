@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +81,21 @@ class Gate:
         return EngineSubject.load("candidate", settings_for(self.folder, **changes))
 
 
-def make_gate(folder: Path, count: int, steps: int = 2) -> Gate:
-    """Load, record and measure; threads of one core, so that every run sums alike."""
+def make_gate(folder: Path, count: int, steps: int = 2, members: int = 2) -> Gate:
+    """Load, record and measure; threads of one core, so that every run sums alike.
+
+    Args:
+        folder: the checkpoint.
+        count: frozen requests.
+        steps: denoising steps.
+        members: of the accepted set.
+    """
     torch.set_num_threads(1)
     settings = settings_for(folder, sampler=SamplerSettings(steps))
     reference = EngineSubject.load("reference", settings)
     recordings = [reference.record(request) for request in frozen_requests(count)]
     gate = Gate(folder, reference, recordings, {})
-    for subject in accepted_set(settings, lambda text: None):
+    for subject in islice(accepted_set(settings, lambda text: None), members):
         gate.accepted[subject.name] = gate.errors(subject)
         subject.close()
     return gate

@@ -26,7 +26,7 @@ QUIET = Planting(norm=1.0, residual=2.0**-8)
 @pytest.fixture(scope="module")
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     folder = small_checkpoint("edge", tmp_path_factory.mktemp("gate") / "edge")
-    made = make_gate(folder, 8)
+    made = make_gate(folder, 6)
     yield made
     made.reference.close()
 
@@ -111,7 +111,7 @@ def test_a_scale_error_of_two_percent_in_one_layer(
     assert verdicts(judgement, f"video: {SAME_ERROR}") == {"fail"}
 
 
-@pytest.mark.parametrize("scheme", ["int8wo", "fp8"])
+@pytest.mark.parametrize("scheme", ["int8wo"])
 def test_swapped_key_and_value_scales(
     gate: Gate, few: Gate, scheme: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,7 +159,7 @@ def test_the_other_familys_epsilon(
     family: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = small_checkpoint(family, tmp_path_factory.mktemp("quiet") / family, QUIET)
-    gate = make_gate(folder, 4, steps=1)
+    gate = make_gate(folder, 4, steps=1, members=1)
     try:
         faults.other_eps(gate.reference.engine)
         judgement = gate.judge(gate.reference)
