@@ -121,3 +121,25 @@ def test_an_artifact_is_refused(
     capsys.readouterr()
     assert invoke("compare", "--checkpoint", artifact, "--candidate", "int8") == 2
     assert "quantised as int8" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", ["edge", "nano"])
+def test_on_a_gpu(family: str, tmp_path: Path) -> None:
+    """Graphs repeat bit for bit, and the library's transformer is the accepted set."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA GPU")
+    out = tmp_path / "report.json"
+    options = ("--candidate", "bf16", "--candidate", "int8", "--device", "cuda", "--json", out)
+    assert invoke("compare", "--tiny", family, *options, "--requests", 4) == 1
+    report = json.loads(out.read_text())
+    bf16, int8 = report["candidates"]
+    assert report["reference"]["effective"]["graphs"] is True
+    assert [c["T0"]["verdict"] for c in (bf16, int8)] == ["pass", "pass"]
+    assert bf16["T1"]["verdict"] == "pass"
+    assert int8["T1"]["verdict"] == "fail"
+    names = [m["name"] for m in report["accepted"]]
+    assert names[:2] == ["stock transformer, eager", "stock transformer, compiled"]
+    assert names[2].startswith("engine, ")
+    assert all(0.0 < m["action_l2"] < 0.02 for m in report["accepted"])

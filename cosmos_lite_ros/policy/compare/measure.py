@@ -45,7 +45,7 @@ class ChunkErrors:
     """T2: the whole request.
 
     Attributes:
-        chunk: [n, 32, 8] in model space.
+        chunk: [n, 32, 8], joint positions (rad) and gripper (1 = closed).
         signed: [n, 32, 8], signed error of the chunk.
         video_l2, latent_l2: [n], relative L2 of the finished video and of the encoded picture.
     """

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cosmos_lite_ros.contract.constants import ACTION_WIDTH
+from cosmos_lite_ros.contract.constants import ACTION_WIDTH, JOINTS
 from cosmos_lite_ros.contract.observation import Observation
 from cosmos_lite_ros.contract.prompt import build_prompt
 from cosmos_lite_ros.policy.compare.requests import FrozenRequest
@@ -59,7 +59,7 @@ class Forward:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A whole request: chunk float32 [32, 8] in model space (gripper 1 = open), video, latent."""
+    """A whole request: chunk float32 [32, 8] as commands (gripper 1 = closed), video, latent."""
 
     chunk: Array
     video: Array
@@ -181,9 +181,8 @@ class EngineSubject:
         trace = Trace()
         self.engine.act(request.observation, seed=request.seed, trace=trace)
         whole = _answer(trace)
-        chunk = self.engine.act(request.observation, seed=request.seed)
-        control = np.column_stack([chunk.positions, 1.0 - chunk.gripper]).astype(np.float32)
-        return Answer(control, whole.video, whole.latent)
+        control = self.engine.act(request.observation, seed=request.seed)
+        return Answer(control.as_array(), whole.video, whole.latent)
 
     def close(self) -> None:
         """End the engine's thread and give the memory back."""
@@ -281,4 +280,7 @@ def _answer(trace: Trace) -> Answer:
     assert trace.model_action is not None
     assert trace.video_latent is not None
     assert trace.latent_frame0 is not None
-    return Answer(trace.model_action[1:], trace.video_latent, trace.latent_frame0)
+    chunk = trace.model_action[1:].copy()
+    # As the engine turns the network's 1 = open over.
+    chunk[:, JOINTS] = np.float32(1.0) - chunk[:, JOINTS]
+    return Answer(chunk, trace.video_latent, trace.latent_frame0)
