@@ -63,6 +63,9 @@ def register(app: typer.Typer) -> None:
         text_residency: Annotated[
             str, typer.Option(help="Where the text tower lies: gpu, pinned or mmap.")
         ] = "pinned",
+        details: Annotated[
+            bool, typer.Option("--details", help="Every figure of several candidates too.")
+        ] = False,
         json_file: Annotated[
             Path | None, typer.Option("--json", help="Write all figures to this file too.")
         ] = None,
@@ -109,7 +112,7 @@ def register(app: typer.Typer) -> None:
             with run.made_checkpoint(family, "tiny" if tiny else "released", _say) as folder:
                 report = run.compare(replace(comparison, checkpoint=folder), _say)
         _write(report, json_file)
-        _show(report)
+        _show(report, details or len(report["candidates"]) == 1)
         if any(c["verdict"] != "pass" for c in report["candidates"]):
             raise typer.Exit(1)
 
@@ -133,7 +136,7 @@ def _write(report: dict[str, Any], json_file: Path | None) -> None:
         raise BadInputError(f"cannot write {json_file}: {error.strerror}") from error
 
 
-def _show(report: dict[str, Any]) -> None:
+def _show(report: dict[str, Any], details: bool) -> None:
     from rich.console import Console
 
     from cosmos_lite_ros.policy.compare import tables
@@ -142,7 +145,7 @@ def _show(report: dict[str, Any]) -> None:
     for line in tables.caption(report):
         console.print(line, markup=False, soft_wrap=True)
     for candidate in report["candidates"]:
-        for each in tables.details(candidate):
+        for each in tables.details(candidate) if details else []:
             console.print(_table(each))
         for test in ("T1", "T2"):
             for note in candidate.get(test, {}).get("notes", []):

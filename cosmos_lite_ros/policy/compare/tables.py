@@ -13,9 +13,9 @@ from cosmos_lite_ros.policy.compare.gate import NOT_APPLICABLE
 from cosmos_lite_ros.policy.compare.requests import DEFAULT_REQUESTS
 
 Report = dict[str, Any]
-# Seen on two networks with nothing wrong.
 FEW_REQUESTS = (
-    "a T2 figure was beyond its limit in 13 to 17 % of runs of 16 requests, in 2.7 % of 64"
+    "on larger networks, with nothing wrong, 13 to 17 % of runs of 16 requests had a T2 figure "
+    "beyond its limit, 2.7 % of 64"
 )
 
 
@@ -42,9 +42,11 @@ def caption(report: Report) -> list[str]:
     if report["planted"]:
         p = report["planted"]
         lines.append(
-            f"outliers planted, function preserved: norm gains x {p['norm']:g} on {p['channels']} "
-            f"channels, rows of up x {p['mlp']:g}"
+            f"planted on {p['channels']} channels of each layer, function preserved: norm gains x "
+            f"{p['norm']:g}" + (f", rows of up x {p['mlp']:g}" if p["mlp"] != 1.0 else "")
         )
+        if p["residual"] != 1.0:
+            lines.append(f"residual stream x {p['residual']:g}: preserved but for the epsilon")
     elif report["random_weights"]:
         lines.append("no outliers planted: random weights without them rank precisions backwards")
     if report["random_weights"]:
@@ -61,12 +63,11 @@ def caption(report: Report) -> list[str]:
     if alarms:
         lines.append(
             f"with nothing wrong, {100 * alarms[0]:.1f} % of runs of {report['requests']} requests "
-            "would put a T2 figure beyond its limit (a verdict needs the whole interval there)"
+            "would put a T2 figure beyond its limit, as this accepted set tells (a verdict needs "
+            "the whole interval there)"
         )
-    if report["requests"] < DEFAULT_REQUESTS:
-        lines.append(
-            f"fewer than {DEFAULT_REQUESTS} requests: {FEW_REQUESTS}, and more stays undecided"
-        )
+    if alarms and report["requests"] < DEFAULT_REQUESTS:
+        lines.append(f"fewer than {DEFAULT_REQUESTS} requests: {FEW_REQUESTS}")
     return [*lines, report["note"]]
 
 
