@@ -170,9 +170,9 @@ class ImageEncoder2d:
         return functional.conv2d(x, w[f"{name}.weight"], added, stride, padding)
 
     def _norm(self, name: str, x: Tensor, *, bias: str = "", silu: bool = True) -> Tensor:
-        """bias: name of the convolution whose bias x lacks."""
+        """bias: name of the convolution whose bias x lacks; its memory then takes the result."""
         rows = _rows(x)
-        out = torch.empty_like(rows)
+        out = rows if bias else torch.empty_like(rows)
         added = self._w[f"{bias}.bias"] if bias else None
         rms_silu(rows, self._w[f"{name}.gamma"], out, bias=added, silu=silu)
         return _image(out, x)
@@ -189,16 +189,17 @@ class ImageEncoder2d:
 
     def _down(self, block: int, x: Tensor, *, last: bool) -> Tensor:
         name = f"{_DOWN_PREFIX}{block}"
-        entered, index = x, 0
-        while f"{name}.resnets.{index}.conv1.weight" in self._w:
-            x = self._residual(f"{name}.resnets.{index}", x)
-            index += 1
-        if last:
-            return x + _average(entered, x.shape[1], time=1, space=1)
-        x = functional.pad(x, (0, 1, 0, 1))
-        x = self._conv(f"{name}.downsampler.resample.1", x, stride=2)
-        time = 2 if self._temporal[block] else 1
-        return x + _average(entered, x.shape[1], time=time, space=2)
+        count = sum(k.startswith(name) and k.endswith(".conv1.weight") for k in self._w)
+        final = f"{name}.resnets.{count - 1}.conv2" if last else f"{name}.downsampler.resample.1"
+        time = 2 if not last and self._temporal[block] else 1
+        # The small shortcut first, so that what entered need not be kept.
+        channels = self._w[f"{final}.weight"].shape[0]
+        around = _average(x, channels, time=time, space=1 if last else 2)
+        for i in range(count):
+            x = self._residual(f"{name}.resnets.{i}", x)
+        if not last:
+            x = self._conv(final, functional.pad(x, (0, 1, 0, 1)), stride=2)
+        return x + around
 
     def _attention(self, name: str, x: Tensor) -> Tensor:
         _, c, h, w = x.shape

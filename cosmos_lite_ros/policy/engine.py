@@ -109,8 +109,11 @@ class PolicyEngine:
         worker = Worker("policy-engine")
 
         def load() -> tuple[Runner, TextTower, PromptTokenizer, Arithmetic]:
+            took = _Phases()
             check_tensors(info)
+            took.end("headers")
             arithmetic = choose(settings, info, device)
+            took.end("self_test")
             resident = settings.text_residency == "gpu"
             check_memory(
                 info,
@@ -137,6 +140,7 @@ class PolicyEngine:
             )
             if settings.vae_offload == "cpu":
                 encoder.offload(tower.arena.block)
+            took.end("network")
             runner = Runner(
                 encoder,
                 tower,
@@ -152,6 +156,8 @@ class PolicyEngine:
                 scratch=(lambda _: tower.arena.block) if device.type == "cuda" else None,
                 progress=_part(progress, 0.8, 1.0),
             )
+            took.end("text")
+            arithmetic.found["load_s"] = took.seconds
             return runner, text, tokenizer, arithmetic
 
         try:
@@ -443,6 +449,19 @@ class _Clock:
         if self._cuda:
             return 1e-3 * float(self._events[0].elapsed_time(self._events[1]))
         return self._times[1] - self._times[0]
+
+
+class _Phases:
+    """Seconds of the phases of loading."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    def end(self, phase: str) -> None:
+        """The phase in hand is over."""
+        now = time.perf_counter()
+        self.seconds[phase], self._started = round(now - self._started, 2), now
 
 
 def _part(progress: Progress | None, start: float, end: float) -> Progress | None:
