@@ -16,7 +16,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from cosmos_lite_ros.ros.executor_settings import NodeSettings
+from cosmos_lite_ros.execution.settings import ExecutorSettings
 from cosmos_lite_ros.ros.policy_settings import PolicySettings
 
 OUT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "parameters.md"
@@ -78,7 +78,7 @@ def _rows(cls: type, instance: Any, prefix: str = "") -> list[str]:
 def render() -> str:
     """The whole page."""
     parts = [HEAD]
-    for title, cls in (("policy", PolicySettings), ("executor", NodeSettings)):
+    for title, cls in (("policy", PolicySettings), ("executor", ExecutorSettings)):
         parts.append(f"\n## {title}\n\n| parameter | default | unit | allowed | meaning |")
         parts.append("|---|---|---|---|---|")
         parts += _rows(cls, cls())

@@ -38,7 +38,7 @@ class Cell:
 
     def __init__(self, rows: Rows, latency: int, start: np.ndarray = HOME, **settings: Any) -> None:
         """``rows`` gives the chunk that is asked for at a tick, [n, 7] rad, or None."""
-        self.settings = ExecutorSettings(require_enable=False, **settings)
+        self.settings = ExecutorSettings(require_enable=False, require_preflight=False, **settings)
         self.core = ExecutorCore(self.settings, TickGrid(NS), epoch_ns=START_NS, now_ns=NS)
         self.ticker = Ticker(self.core.grid)
         self.rows, self.latency = rows, latency

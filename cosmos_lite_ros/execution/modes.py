@@ -16,24 +16,15 @@ def delay_rows(latency_s: float) -> int:
     return math.ceil(latency_s * RATE_HZ - 0.01)
 
 
-def prefix_impossible(delay: int, executed: int) -> str:
-    """Why a chunk cannot be guided to continue the running one; empty when it can.
+def prefix_possible(delay: int, horizon: int) -> bool:
+    """Whether a chunk can be guided to continue the running one, ``delay`` rows being its latency.
 
-    The first ``delay`` rows of the new chunk must continue the old one, which therefore must still
-    have them when the request goes out: delay <= executed <= 32 - delay, where ``executed`` rows of
-    each chunk run before the next one takes over.
+    It is asked for when ``horizon`` rows of the running chunk lie behind, and must continue the
+    ``delay`` rows that run until it arrives: those must be there (horizon + delay <= 32), and the
+    chunk that they belong to must have arrived before it was ``horizon`` rows old (delay <=
+    horizon).
     """
-    if delay <= executed <= CHUNK_ROWS - delay:
-        return ""
-    if 2 * delay > CHUNK_ROWS:
-        return (
-            f"mode prefix is impossible: a delay of {delay} rows needs {2 * delay} rows, and a "
-            f"chunk has {CHUNK_ROWS}; use async or sync"
-        )
-    return (
-        f"mode prefix is impossible: {executed} rows of each chunk run, expected {delay} to "
-        f"{CHUNK_ROWS - delay} at a delay of {delay} rows; change horizon"
-    )
+    return delay <= horizon <= CHUNK_ROWS - delay
 
 
 def why_impossible(settings: ExecutorSettings, latency_s: float) -> str:
@@ -56,7 +47,17 @@ def why_impossible(settings: ExecutorSettings, latency_s: float) -> str:
         )
     delay = delay_rows(latency_s)
     if mode == "prefix":
-        return prefix_impossible(delay, settings.horizon)
+        if prefix_possible(delay, settings.horizon):
+            return ""
+        taken = f"mode prefix is impossible: {taken}, which is {delay} rows"
+        if 2 * delay > CHUNK_ROWS:
+            return (
+                f"{taken}, and a chunk has {CHUNK_ROWS}, expected twice as many; use async or sync"
+            )
+        return (
+            f"{taken}, and horizon is {settings.horizon}, expected {delay} to "
+            f"{CHUNK_ROWS - delay}: change horizon, or use async"
+        )
     if delay < settings.horizon:
         return ""
     return (

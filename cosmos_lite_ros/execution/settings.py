@@ -31,14 +31,9 @@ __all__ = [
     "GripperSettings",
     "JointLimits",
     "StrictPolicy",
-    "UnavailableError",
 ]
 
 _SMALL = 1e-6
-
-
-class UnavailableError(BadInputError):
-    """A setting that exists but that this version cannot serve."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +51,27 @@ class ExecutorSettings:
         default="sync",
         metadata=about(
             "sync: execute horizon rows, hold while the policy thinks; async: refill early, newest "
-            "chunk wins; average: as async, 0.3 old + 0.7 new where chunks overlap; prefix: not "
-            "available in this version",
+            "chunk wins; average: as async, 0.3 old + 0.7 new where chunks overlap; prefix "
+            "(experimental): as async after horizon rows, and the policy is guided to continue the "
+            "rows that run while it thinks",
         ),
     )
     horizon: int = field(
         default=CHUNK_ROWS,
-        metadata=about("rows of each chunk that may be executed", "rows", (1, CHUNK_ROWS)),
+        metadata=about(
+            "rows of each chunk that may be executed; prefix: that are executed before the next "
+            "chunk is asked for, d <= horizon <= 32 - d at a latency of d rows",
+            "rows",
+            (1, CHUNK_ROWS),
+        ),
     )
     blend_rows: int = field(
         default=4,
         metadata=about(
-            "rows over which joints cross-fade to a new chunk (async, average)", "rows", (0, 16)
+            "rows over which joints cross-fade to a new chunk (async, average, prefix), and over "
+            "which the guidance of prefix fades",
+            "rows",
+            (0, 16),
         ),
     )
     refill_margin_rows: int = field(
@@ -142,10 +146,8 @@ class ExecutorSettings:
         ),
     )
     require_preflight: bool = field(
-        default=False,
-        metadata=about(
-            "motion needs a passed ~/preflight; not available in this version, so false"
-        ),
+        default=True,
+        metadata=about("~/resume and ~/home need a passed ~/preflight since the activation"),
     )
     allow_random_weights: bool = field(
         default=False,
@@ -156,8 +158,9 @@ class ExecutorSettings:
     output: Literal["trajectory", "array", "joint_state"] = field(
         default="trajectory",
         metadata=about(
-            "trajectory: trajectory_msgs/JointTrajectory on joint_trajectory; array and "
-            "joint_state: not available in this version",
+            "trajectory: trajectory_msgs/JointTrajectory on joint_trajectory; array: "
+            "std_msgs/Float64MultiArray on position_commands; joint_state: sensor_msgs/JointState "
+            "on joint_commands; the latter two only with allow_unwatched_output"
         ),
     )
     allow_unwatched_output: bool = field(
@@ -251,10 +254,22 @@ class ExecutorSettings:
     )
     tick_clock: Literal["steady", "ros"] = field(
         default="steady",
-        metadata=about("what the 15 Hz tick follows; ros: not available in this version"),
+        metadata=about(
+            "what ticks and timeouts follow: the steady clock, or ROS time (with use_sim_time, for "
+            "simulators and lock-step replays)"
+        ),
+    )
+    realtime_priority: int = field(
+        default=20,
+        metadata=about(
+            "SCHED_FIFO priority of this process where the system permits it; 0: do not ask for it",
+            "",
+            (0, 98),
+        ),
     )
     dry_run: bool = field(
-        default=False, metadata=about("publish to command_preview instead of joint_trajectory")
+        default=False,
+        metadata=about("publish to command_preview instead of the output's topic"),
     )
     limits: CheckPolicies = field(default_factory=CheckPolicies)
     joint_limits: JointLimits = field(default_factory=JointLimits)
@@ -291,34 +306,22 @@ class ExecutorSettings:
                 f"blend_rows is {self.blend_rows} and horizon is {self.horizon}, expected "
                 "blend_rows <= horizon"
             )
-
-    def check_available(self) -> None:
-        """Refuse what this version does not have.
-
-        Raises:
-            UnavailableError: names the parameter, its value and the values that work.
-        """
-        available: dict[str, tuple[object, ...]] = {
-            "mode": ("sync", "async", "average"),
-            "output": ("trajectory",),
-            "tick_clock": ("steady",),
-            "require_preflight": (False,),
-        }
-        if self.mode == "prefix":
-            raise UnavailableError(
-                "parameter mode is prefix: not available in this version, since the policy cannot "
-                "continue given rows (at a latency of d rows it would also need d <= horizon <= "
-                f"{CHUNK_ROWS} - d, and horizon is {self.horizon}); set it to sync or async or "
-                "average"
+        if self.mode == "prefix" and self.horizon == CHUNK_ROWS:
+            raise BadInputError(
+                f"horizon is {self.horizon} and mode is prefix, expected at most {CHUNK_ROWS} less "
+                f"the latency in rows, so that rows are left to continue: {CHUNK_ROWS // 2} suits "
+                "every latency that has a prefix"
             )
-        for name, values in available.items():
-            _require(name, getattr(self, name), values)
-        _require("gripper.output", self.gripper.output, ("topic",))
 
     @property
     def early(self) -> bool:
         """Whether rows belong to ticks, and the next chunk is asked for while one runs."""
-        return self.mode in ("async", "average")
+        return self.mode in ("async", "average", "prefix")
+
+    @property
+    def rows_taken(self) -> int:
+        """Rows of a chunk that are kept; in ``prefix`` all, which the next chunk continues."""
+        return CHUNK_ROWS if self.mode == "prefix" else self.horizon
 
     @property
     def robot_type(self) -> RobotType:
@@ -335,12 +338,3 @@ class ExecutorSettings:
         """max_tracking_error_rad, infinity where the check is off."""
         off = self.max_tracking_error_rad == 0.0 or self.dry_run
         return math.inf if off else self.max_tracking_error_rad
-
-
-def _require(name: str, value: object, values: tuple[object, ...]) -> None:
-    if value not in values:
-        wanted = " or ".join(str(v).lower() for v in values)
-        shown = str(value).lower()
-        raise UnavailableError(
-            f"parameter {name} is {shown}: not available in this version, set it to {wanted}"
-        )

@@ -166,12 +166,31 @@ class JointLimits:
 
 @dataclass(frozen=True)
 class GripperSettings:
-    """How raw gripper rows (0 open .. 1 closed) become commands."""
+    """How raw gripper rows (0 open .. 1 closed) become commands, and how the gripper is reached."""
 
     output: Literal["topic", "action"] = field(
         default="topic",
         metadata=about(
-            "topic: std_msgs/Float64 on gripper_command; action: not available in this version"
+            "topic: std_msgs/Float64 on gripper_command, 0 open .. 1 closed; action: gripper_cmd, "
+            "which needs control_msgs"
+        ),
+    )
+    action_type: Literal["gripper_command", "parallel_gripper_command"] = field(
+        default="gripper_command",
+        metadata=about(
+            "control_msgs action of output action: GripperCommand, or ParallelGripperCommand"
+        ),
+    )
+    joint: str = field(
+        default="finger_joint",
+        metadata=about("joint that a ParallelGripperCommand names"),
+    )
+    max_effort: float = field(
+        default=0.0,
+        metadata=about(
+            "max_effort of an action's goal; 0: what the driver takes by itself",
+            "",
+            (0.0, math.inf),
         ),
     )
     open: float = field(
@@ -192,7 +211,7 @@ class GripperSettings:
     )
 
     def __post_init__(self) -> None:
-        """Refuse thresholds without hysteresis, and a gripper that has one position."""
+        """Refuse thresholds without hysteresis, one position for two, an action without a joint."""
         check_fields(self, "gripper.")
         if self.open == self.closed or not math.isfinite(self.open - self.closed):
             raise BadInputError(
@@ -203,4 +222,8 @@ class GripperSettings:
             raise BadInputError(
                 f"gripper.open_below is {self.open_below:g} and gripper.close_above is "
                 f"{self.close_above:g}, expected open_below < close_above"
+            )
+        if self.action_type == "parallel_gripper_command" and not self.joint:
+            raise BadInputError(
+                "gripper.joint is empty, expected the joint that a ParallelGripperCommand moves"
             )

@@ -20,7 +20,7 @@ from std_msgs.msg import Float64
 
 from cosmos_lite_ros.contract.gripper import GripperMapping
 from cosmos_lite_ros.errors import EnvironmentLacksError
-from cosmos_lite_ros.ros.executor_settings import NodeGripperSettings
+from cosmos_lite_ros.execution.settings import GripperSettings
 
 TOPIC = "gripper_command"
 ACTION = "gripper_cmd"
@@ -89,7 +89,7 @@ class ActionGripper:
     unless motion has stopped meanwhile; nothing here waits.
     """
 
-    def __init__(self, node: Node, settings: NodeGripperSettings, say: Say) -> None:
+    def __init__(self, node: Node, settings: GripperSettings, say: Say) -> None:
         self._node = node
         self._settings = settings
         self._say = say
@@ -197,7 +197,7 @@ def action_type(name: str) -> Any:
 
 def make_gripper(
     node: Node,
-    settings: NodeGripperSettings,
+    settings: GripperSettings,
     publish: Callable[[type, str], Publisher],
     say: Say,
 ) -> Gripper:

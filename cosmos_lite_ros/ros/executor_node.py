@@ -25,6 +25,7 @@ from std_srvs.srv import Trigger
 from cosmos_lite_ros.execution.core import ExecutorCore
 from cosmos_lite_ros.execution.machine import StopReason
 from cosmos_lite_ros.execution.output import Answer
+from cosmos_lite_ros.execution.settings import ExecutorSettings
 from cosmos_lite_ros.execution.ticker import Arrival, TickGrid
 from cosmos_lite_ros.msg import ActionChunk, ChunkRequest, ExecutorStatus, PolicyStatus
 from cosmos_lite_ros.ros import executor_diagnostics as tell
@@ -38,7 +39,6 @@ from cosmos_lite_ros.ros.executor_messages import incoming_chunk, request_messag
 from cosmos_lite_ros.ros.executor_outputs import Output, make_output
 from cosmos_lite_ros.ros.executor_preflight import Findings, PolicyWatch, found_problems
 from cosmos_lite_ros.ros.executor_scheduling import Scheduling, schedule
-from cosmos_lite_ros.ros.executor_settings import NodeSettings
 from cosmos_lite_ros.ros.executor_ticks import MotionClock, RosClock, SteadyClock, TickThread
 from cosmos_lite_ros.ros.lifecycle import ManagedNode, one_line, run_node, steady_timer
 from cosmos_lite_ros.ros.parameters import Parameters
@@ -58,7 +58,7 @@ class ExecutorNode(ManagedNode):
 
     def __init__(self) -> None:
         super().__init__("executor")
-        self.settings = Parameters(self, NodeSettings).settings
+        self.settings = Parameters(self, ExecutorSettings).settings
         self._lock = threading.Lock()
         self._core: ExecutorCore | None = None
         self._ticks: TickThread | None = None
@@ -91,9 +91,8 @@ class ExecutorNode(ManagedNode):
     # Lifecycle.
 
     def configure(self) -> None:
-        """Refuse what is not available, create the core, subscribe and advertise."""
+        """Create the core, subscribe and advertise."""
         settings = self.settings
-        settings.check_available()
         now_ns, _ = self._motion_clock.read()
         core = ExecutorCore(settings, TickGrid(now_ns), epoch_ns=time.time_ns(), now_ns=now_ns)
         warn = self.get_logger().warning

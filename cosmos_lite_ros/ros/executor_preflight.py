@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from cosmos_lite_ros.execution.core import ExecutorCore
 from cosmos_lite_ros.execution.modes import why_impossible
+from cosmos_lite_ros.execution.settings import ExecutorSettings
 from cosmos_lite_ros.msg import PolicyStatus
 from cosmos_lite_ros.ros.executor_inputs import PolledSubscription
-from cosmos_lite_ros.ros.executor_settings import NodeSettings
 
 # policy_status comes twice a second.
 _SILENT_S = 5.0
@@ -48,7 +48,7 @@ class PolicyWatch:
 class Findings:
     """What the node has seen; faults are one line each, empty where there is none."""
 
-    settings: NodeSettings
+    settings: ExecutorSettings
     policy: PolicyStatus | None
     publisher_fault: str
     gripper: str
@@ -78,7 +78,7 @@ def found_problems(findings: Findings, core: ExecutorCore, now_ns: int, ros_ns: 
     return [line for line in lines if line]
 
 
-def _policy_problem(settings: NodeSettings, policy: PolicyStatus | None) -> str:
+def _policy_problem(settings: ExecutorSettings, policy: PolicyStatus | None) -> str:
     if policy is None:
         return "no policy_status has been heard: start the policy"
     if policy.state == PolicyStatus.ERROR:

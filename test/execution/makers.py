@@ -28,6 +28,8 @@ from cosmos_lite_ros.execution.ticker import Ticker, TickGrid
 NS = 1_000_000_000
 HOME = np.array(PANDA.home)
 EPOCH_NS = 1_700_000_000 * NS
+# What an operator and a node bring, and a bench need not have.
+UNGUARDED = {"require_enable": False, "require_preflight": False}
 Source = Callable[["Bench", Request], "IncomingChunk | None"]
 
 
@@ -94,7 +96,7 @@ class Bench:
         arm: bool = True,
         **settings: Any,
     ) -> None:
-        self.settings = ExecutorSettings(**{"require_enable": False, **settings})
+        self.settings = ExecutorSettings(**{**UNGUARDED, **settings})
         self.core = self._new_core(5 * NS)
         self.ticker = Ticker(self.core.grid)
         self.source, self.latency, self.arm = source, latency, arm

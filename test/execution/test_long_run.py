@@ -35,6 +35,7 @@ def test_ten_thousand_chunks() -> None:
     settings = ExecutorSettings(
         mode="async",
         require_enable=False,
+        require_preflight=False,
         horizon=ROWS,
         blend_rows=2,
         lookahead_rows=4,

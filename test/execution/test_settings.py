@@ -16,40 +16,20 @@ from cosmos_lite_ros.execution.settings import (
     ExecutorSettings,
     GripperSettings,
     JointLimits,
-    UnavailableError,
 )
 
 
-def test_defaults_are_available_and_safe() -> None:
+def test_defaults_are_safe() -> None:
     defaults = ExecutorSettings()
-    defaults.check_available()
     assert defaults.require_enable
+    assert defaults.require_preflight
+    assert not defaults.allow_unwatched_output
     assert not defaults.allow_random_weights
     assert not defaults.dry_run
     assert defaults.tracking_limit_rad == 0.15
     assert ExecutorSettings(max_tracking_error_rad=0.0).tracking_limit_rad == math.inf
     assert ExecutorSettings(dry_run=True).tracking_limit_rad == math.inf
     assert CheckPolicies().finite == "reject_chunk"
-
-
-@pytest.mark.parametrize(
-    ("settings_", "words"),
-    [
-        (ExecutorSettings(mode="prefix"), "parameter mode is prefix"),
-        (
-            ExecutorSettings(output="array", allow_unwatched_output=True),
-            "parameter output is array",
-        ),
-        (ExecutorSettings(tick_clock="ros"), "parameter tick_clock is ros"),
-        (ExecutorSettings(require_preflight=True), "parameter require_preflight is true"),
-        (ExecutorSettings(gripper=GripperSettings(output="action")), "gripper.output is action"),
-    ],
-)
-def test_what_is_not_here_is_refused_by_name(settings_: ExecutorSettings, words: str) -> None:
-    with pytest.raises(UnavailableError, match=words) as error:
-        settings_.check_available()
-    assert "not available in this version" in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +64,14 @@ def test_what_is_not_here_is_refused_by_name(settings_: ExecutorSettings, words:
         (
             lambda: GripperSettings(open=0.8, closed=0.8),
             "gripper.open is 0.8 and gripper.closed is 0.8, expected two different positions",
+        ),
+        (
+            lambda: ExecutorSettings(mode="prefix"),
+            "horizon is 32 and mode is prefix, expected at most 32 less the latency in rows",
+        ),
+        (
+            lambda: GripperSettings(action_type="parallel_gripper_command", joint=""),
+            "gripper.joint is empty, expected the joint",
         ),
         (lambda: GripperSettings(min_dwell_s=-1.0), "gripper.min_dwell_s is -1, expected 0 to 60"),
         (

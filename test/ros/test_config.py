@@ -14,11 +14,11 @@ import yaml
 pytest.importorskip("rclpy")
 
 from cosmos_lite_ros.contract.robots import ROBOTS
+from cosmos_lite_ros.execution.settings import ExecutorSettings
 from cosmos_lite_ros.policy.profiles import PROFILE_NAMES, PROFILES, profile
 from cosmos_lite_ros.policy.settings import check_settings
 from cosmos_lite_ros.quantize.schemes import SCHEME_NAMES
 from cosmos_lite_ros.ros.dds import dds_environment
-from cosmos_lite_ros.ros.executor_settings import NodeSettings
 from cosmos_lite_ros.ros.parameters import build, flatten, specs
 from cosmos_lite_ros.ros.policy_loader import engine_settings
 from cosmos_lite_ros.ros.policy_settings import PolicySettings
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.ros
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 PARAMETER_FILES = sorted(CONFIG.glob("*.yaml"))
-NODES: dict[str, type] = {"policy": PolicySettings, "executor": NodeSettings}
+NODES: dict[str, type] = {"policy": PolicySettings, "executor": ExecutorSettings}
 # Declared by every lifecycle node of ours, and by rclpy.
 COMMON = {"autostart", "use_sim_time"}
 
@@ -75,7 +75,7 @@ def test_every_key_is_declared_and_every_value_is_taken(path: Path) -> None:
 
 def test_bringup_is_slower_and_stricter_than_the_defaults() -> None:
     given = parameters_for(CONFIG / "bringup.yaml", "executor")
-    default = flatten(NodeSettings())
+    default = flatten(ExecutorSettings())
     for name in (
         "velocity_scale",
         "acceleration_scale",

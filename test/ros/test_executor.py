@@ -273,7 +273,7 @@ def said(arrays: list[Any], words: str) -> bool:
     [
         ({"blend_row": 3}, 2, "unknown parameter 'blend_row' (did you mean 'blend_rows'?)"),
         ({"velocity_scale": -1.0}, 2, "parameter velocity_scale is -1.0, expected 0.001 to 1"),
-        ({"mode": "prefix", "autostart": True}, 2, "parameter mode is prefix: not available"),
+        ({"mode": "prefix", "autostart": True}, 2, "horizon is 32 and mode is prefix, expected at"),
     ],
 )
 def test_bad_parameters_are_one_line(
