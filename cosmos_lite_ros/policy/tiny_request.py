@@ -34,9 +34,13 @@ RECORD = Path(__file__).with_name("tiny_request.json")
 # Every n-th value of the latent is recorded.
 _LATENT_STEP = 97
 # Relative L2 distances. Two devices add in other orders, which turns last bits of bfloat16 and, now
-# and then, a step of a quantised value; what is wired wrongly is off by tens of percent.
-LATENT_LIMIT = 0.03
-ROWS_LIMIT = 0.05
+# and then, a step of a quantised value: an H200 was 0.008 off in the latent, 0.004 to 0.0062 in the
+# rows without and 0.0056 to 0.0066 with int8 activations, 0.0095 to 0.0123 with float8. Rows are
+# mostly noise and bias: a wrong rotary table moves these by 0.015. It is single kernels that their
+# own checks look at closely.
+LATENT_LIMIT = 0.02
+ROWS_LIMIT = 0.01
+ROWS_LIMIT_FLOAT8 = 0.025
 _TEXTS = 27, 12
 _SAMPLER = SamplerSettings(steps=2, guidance=3.0)
 
@@ -47,11 +51,12 @@ class TinyRequest:
 
     latent: float
     rows: float
+    rows_limit: float = ROWS_LIMIT
 
     @property
     def passed(self) -> bool:
         """NaN fails."""
-        return self.latent <= LATENT_LIMIT and self.rows <= ROWS_LIMIT
+        return self.latent <= LATENT_LIMIT and self.rows <= self.rows_limit
 
 
 def tiny_request(
@@ -66,9 +71,8 @@ def tiny_request(
     name = linears.scheme.name if linears.scheme is not None else "bf16"
     expected = json.loads(RECORD.read_text())[family][name]
     found = tiny_answer(family, linears, device, attention=attention, batch=batch)
-    return TinyRequest(
-        *(_distance(found[part], np.array(expected[part])) for part in ("latent", "rows"))
-    )
+    latent, rows = (_distance(found[n], np.array(expected[n])) for n in ("latent", "rows"))
+    return TinyRequest(latent, rows, ROWS_LIMIT_FLOAT8 if "fp8" in name else ROWS_LIMIT)
 
 
 def _distance(found: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> float:
