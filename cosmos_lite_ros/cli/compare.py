@@ -158,7 +158,10 @@ def _table(found: Table) -> Any:
 
     table = RichTable(title=found.title, box=None, padding=(0, 1, 0, 0))
     for i, heading in enumerate(found.headings):
-        table.add_column(heading, justify="right" if i else "left")
+        # A name may be folded, a figure may not.
+        table.add_column(
+            heading, justify="right" if i else "left", no_wrap=bool(i), overflow="fold"
+        )
     for row in found.rows:
         table.add_row(*row)
     return table
