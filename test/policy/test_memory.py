@@ -196,7 +196,8 @@ def test_the_check_asks_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability.pop(0))
     gpu = torch.device("cuda:3")
     check_memory(info, gpu, torch.bfloat16, text_on_gpu=False)
-    with pytest.raises(EnvironmentLacksError, match=r"cuda:3 has 3\.\d\d GB free of 8\.00") as caught:
+    says = r"cuda:3 has 3\.\d\d GB free of 8\.00"
+    with pytest.raises(EnvironmentLacksError, match=says) as caught:
         check_memory(info, gpu, torch.bfloat16, text_on_gpu=False)
     # Of the schemes that Ampere has.
     expected = (
