@@ -26,6 +26,7 @@ from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, inspect
 from cosmos_lite_ros.policy.encoder import ImageEncoder2d
 from cosmos_lite_ros.policy.memory import check_memory
 from cosmos_lite_ros.policy.noise import NoiseSource
+from cosmos_lite_ros.policy.prefix import prefix_table
 from cosmos_lite_ros.policy.runner import Runner, TextSlot
 from cosmos_lite_ros.policy.sampler import SamplerSettings
 from cosmos_lite_ros.policy.settings import (
@@ -253,6 +254,8 @@ class PolicyEngine:
         seed: int | None = None,
         preview: bool = False,
         trace: Trace | None = None,
+        prefix: npt.NDArray[np.floating] | None = None,
+        prefix_fade_rows: int = 0,
     ) -> ActionChunk:
         """One request.
 
@@ -262,15 +265,24 @@ class PolicyEngine:
             seed: another noise seed, 0 .. 2**32 - 1.
             preview: also return the predicted video latent.
             trace: filled with every intermediate value, for comparisons.
+            prefix: [n, 7] rad, n up to 31: guide the first n rows to continue these (experimental).
+            prefix_fade_rows: how many of the last of them guide less and less.
 
         Returns:
             32 rows of 7 joint positions (rad, absolute) and gripper (0 open .. 1 closed).
 
         Raises:
-            BadInputError: a seed out of range, or an instruction of too many tokens.
+            BadInputError: a seed out of range, an instruction of too many tokens, or a prefix of
+                another shape or with values that are not finite.
         """
         return self.submit(
-            observation, sampler=sampler, seed=seed, preview=preview, trace=trace
+            observation,
+            sampler=sampler,
+            seed=seed,
+            preview=preview,
+            trace=trace,
+            prefix=prefix,
+            prefix_fade_rows=prefix_fade_rows,
         ).result()
 
     def submit(
@@ -281,10 +293,15 @@ class PolicyEngine:
         seed: int | None = None,
         preview: bool = False,
         trace: Trace | None = None,
+        prefix: npt.NDArray[np.floating] | None = None,
+        prefix_fade_rows: int = 0,
     ) -> Future[ActionChunk]:
         """As ``act``, without waiting."""
         chosen = sampler or self.settings.sampler
-        future = self._worker.submit(lambda: self._run(observation, chosen, seed, preview, trace))
+        table = None if prefix is None else prefix_table(prefix, prefix_fade_rows)
+        future = self._worker.submit(
+            lambda: self._run(observation, chosen, seed, preview, trace, table)
+        )
         # Behind the answer, before the next request: what nobody waits for.
         self._worker.submit(self._after)
         return future
@@ -366,6 +383,7 @@ class PolicyEngine:
         seed: int | None,
         preview: bool,
         trace: Trace | None = None,
+        table: npt.NDArray[np.float32] | None = None,
     ) -> ActionChunk:
         runner = self._runner
         started = time.perf_counter()
@@ -382,10 +400,13 @@ class PolicyEngine:
         runner.encode()
         clock.split()
         slots = self._fill_slots(observation.instruction)
+        if table is not None:
+            runner.set_prefix(table)
         video, rows = runner.denoise(
             *slots,
             sampler,
             preview=preview or trace is not None,
+            prefix=table is not None,
             hook=trace.add_step if trace is not None else None,
         )
         # Everything is launched: the next noise is drawn while the GPU works on this request.

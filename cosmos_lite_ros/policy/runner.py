@@ -32,6 +32,7 @@ from cosmos_lite_ros.policy.layout import (
     VISION_TOKENS,
     unpatchify,
 )
+from cosmos_lite_ros.policy.prefix import pull, step_weights
 from cosmos_lite_ros.policy.sampler import SamplerSettings, Step, UniPC, guide, schedule
 from cosmos_lite_ros.policy.tower import PATCH_CHANNELS, Branch, GenerationTower, patch_mask
 
@@ -49,6 +50,7 @@ class Key:
     uncond: int
     sampler: SamplerSettings
     preview: bool
+    prefix: bool = False
 
 
 @dataclass(eq=False)
@@ -116,6 +118,9 @@ class Runner:
         self._host_state = torch.empty(ACTION_WIDTH, dtype=torch.float32, pin_memory=pinned)
         self._image = torch.zeros(COMPOSED, dtype=torch.uint8, device=device)
         self._state = torch.zeros(ACTION_WIDTH, dtype=torch.float32, device=device)
+        # Joints to continue and their weights, so that one graph serves every length of a prefix.
+        self._host_prefix = torch.empty(ACTION_TOKENS, ACTION_WIDTH, pin_memory=pinned)
+        self._prefix = torch.zeros(ACTION_TOKENS, ACTION_WIDTH, device=device)
         self._noise_vision = torch.zeros(VISION_TOKENS, PATCH_CHANNELS, device=device)
         self._noise_rows = torch.zeros(ACTION_TOKENS, ACTION_CHANNELS, device=device)
         self._clean = torch.zeros(FRAME_TOKENS, PATCH_CHANNELS, device=device)
@@ -149,6 +154,11 @@ class Runner:
         else:
             _copy_pixels(self._host_image, image)
 
+    def set_prefix(self, table: npt.NDArray[np.float32]) -> None:
+        """What requests with ``prefix`` continue: [33, 8] of ``prefix.prefix_table``."""
+        self._host_prefix.copy_(torch.from_numpy(table))
+        self._prefix.copy_(self._host_prefix, non_blocking=True)
+
     def encode(self) -> None:
         """The set inputs onto the device, and the image to the clean frame's patches."""
         if not self.uses_graphs:
@@ -165,6 +175,7 @@ class Runner:
         sampler: SamplerSettings,
         *,
         preview: bool = False,
+        prefix: bool = False,
         hook: StepHook | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Denoise from the set noise and inputs.
@@ -173,13 +184,14 @@ class Runner:
             text, uncond: filled slots of the two guidance branches.
             sampler: steps, guidance and interval.
             preview: also finish the video.
+            prefix: guide the first rows towards the set prefix.
             hook: called at every step, without graphs: (rows, cond, uncond or None, step).
 
         Returns:
             video patches [3060, 192] (finished only with ``preview``) and rows [33, 64], float32;
             valid until the next call.
         """
-        key = Key(text.length, uncond.length, sampler, preview)
+        key = Key(text.length, uncond.length, sampler, preview, prefix)
         found = self._graphs.get(key) if hook is None else None
         if found is None:
             branches = self._branches(text, uncond, sampler)
@@ -271,6 +283,7 @@ class Runner:
         vision_solver = UniPC(steps, round_product=low_product)
         row_solver = UniPC(steps, round_product=low if self._server else None)
         head = None if self._server else torch.float32
+        pulls = step_weights(sampler) if key.prefix else None
         for i, step in enumerate(steps):
             video = key.preview or i + 1 < len(steps)
             time = self._times[step.timestep]
@@ -310,7 +323,10 @@ class Runner:
             velocity[1:, :ACTION_WIDTH] = guided[:, :ACTION_WIDTH]
             # The velocity says where x0 lies from the state that the network saw; the server starts
             # from the unrounded one, and the difference stays in the command.
-            rows = row_solver.step(rows if self._server else seen[1].float(), velocity)
+            rows = rows if self._server else seen[1].float()
+            if pulls is not None:
+                velocity = pull(rows, velocity, step.sigma, pulls[i], self._prefix)
+            rows = row_solver.step(rows, velocity)
             # Clean positions have no velocity; writing them again keeps rounding out of them.
             rows[0] = clean_row
         return vision, rows
