@@ -76,6 +76,21 @@ def test_a_scheme_with_planted_outliers_and_without(
     assert found["planted"]["int8"] > 2.0 * found["planted"]["fp8"]
 
 
+def test_a_tiny_checkpoint_made_for_the_occasion(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.json"
+    options = ("--candidate", "bf16", "--test", "T1", "--requests", 1, "--steps", 1, "--json", out)
+    # The same bits as the reference's, and still: one request decides nothing.
+    assert invoke("compare", "--tiny", "nano", *options) == 1
+    report = json.loads(out.read_text())
+    assert report["family"] == "nano"
+    assert report["planted"]["norm"] == 64.0
+    assert not Path(report["checkpoint"]).exists()
+    assert report["candidates"][0]["verdict"] == "undecided"
+    assert "1 requests, at least 4 are needed for a verdict" in capsys.readouterr().out
+
+
 def mean_l2(candidate: dict[str, Any]) -> float:
     (step,) = candidate["T1"]["steps"]
     values = step["action"]["relative_l2"]

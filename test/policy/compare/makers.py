@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from cosmos_lite_ros.policy import tiny
 from cosmos_lite_ros.policy.compare.accepted import accepted_set
@@ -82,7 +81,7 @@ class Gate:
 
 
 def make_gate(folder: Path, count: int, steps: int = 2, members: int = 2) -> Gate:
-    """Load, record and measure; threads of one core, so that every run sums alike.
+    """Load, record and measure.
 
     Args:
         folder: the checkpoint.
@@ -90,7 +89,6 @@ def make_gate(folder: Path, count: int, steps: int = 2, members: int = 2) -> Gat
         steps: denoising steps.
         members: of the accepted set.
     """
-    torch.set_num_threads(1)
     settings = settings_for(folder, sampler=SamplerSettings(steps))
     reference = EngineSubject.load("reference", settings)
     recordings = [reference.record(request) for request in frozen_requests(count)]

@@ -56,6 +56,7 @@ def test_recorded_inputs_are_those_of_the_request(tmp_path: Path) -> None:
     try:
         recording = reference.record(request)
         plain = reference.engine.act(request.observation, seed=request.seed, preview=True)
+        again = measure_forwards(reference, [recording], GUIDANCE)
         assert reference.engine._runner.tower.__class__.__name__ == "GenerationTower"
     finally:
         reference.close()
@@ -69,6 +70,10 @@ def test_recorded_inputs_are_those_of_the_request(tmp_path: Path) -> None:
     assert [len(step) for step in recording.velocities] == [2, 2]
     assert recording.velocities[0][0].action.shape == (32, 8)
     assert recording.velocities[0][0].video.shape == (48, 8, 33, 40)
+    # Fed with them, the reference says the same at both steps and in both branches.
+    assert again.action_l2.shape == (1, 2, 2)
+    assert not again.signed.any()
+    assert not again.video.any()
     # Recording changes nothing: the same request gives the same bits.
     np.testing.assert_array_equal(recording.answer.chunk, plain.as_array())
     np.testing.assert_array_equal(recording.answer.video, plain.predicted_video_latent)

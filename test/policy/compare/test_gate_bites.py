@@ -26,7 +26,8 @@ QUIET = Planting(norm=1.0, residual=2.0**-8)
 @pytest.fixture(scope="module")
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     folder = small_checkpoint("edge", tmp_path_factory.mktemp("gate") / "edge")
-    made = make_gate(folder, 6)
+    # One step: at the second the gate is the same, on other inputs.
+    made = make_gate(folder, 6, steps=1)
     yield made
     made.reference.close()
 
@@ -48,13 +49,6 @@ def test_the_accepted_set_is_near_and_not_the_reference_itself(gate: Gate) -> No
         assert errors.action_l2.min() > 5e-4
         assert errors.action_l2.max() < 0.01
         assert errors.video_l2.max() < 0.01
-
-
-def test_the_reference_on_its_own_inputs_gives_its_own_bits(gate: Gate) -> None:
-    errors = gate.errors(gate.reference)
-    assert not errors.action_l2.any()
-    assert not errors.video_l2.any()
-    assert gate.judge_errors(errors).verdict == "pass"
 
 
 # -- another kernel of the same arithmetic passes ---------------------------------------------
