@@ -151,6 +151,8 @@ def _show(report: dict[str, Any], details: bool) -> None:
             for note in candidate.get(test, {}).get("notes", []):
                 console.print(f"{test}: {note}", markup=False, soft_wrap=True)
     console.print(_table(tables.summary(report)))
+    for candidate in report["candidates"]:
+        console.print(f"{candidate['name']}: {candidate['verdict']}", markup=False, soft_wrap=True)
 
 
 def _table(found: Table) -> Any:
@@ -159,9 +161,8 @@ def _table(found: Table) -> Any:
     table = RichTable(title=found.title, box=None, padding=(0, 1, 0, 0))
     for i, heading in enumerate(found.headings):
         # A name may be folded, a figure may not.
-        table.add_column(
-            heading, justify="right" if i else "left", no_wrap=bool(i), overflow="fold"
-        )
+        side: Any = {"justify": "right", "no_wrap": True} if i else {"min_width": 14}
+        table.add_column(heading, overflow="fold", **side)
     for row in found.rows:
         table.add_row(*row)
     return table

@@ -51,6 +51,8 @@ def test_all_three_tests_of_the_reference_itself(
     assert "planted on 4 channels of each layer" in printed
     assert "13 to 17 % of runs of 16 requests" in printed
     assert "success rate" in printed
+    assert said.out.rstrip().endswith("bf16: pass")
+    assert max(map(len, said.out.split("relative L2 of the velocity; x")[1].splitlines())) <= 80
     assert "q1" in printed
     assert "gripper" in printed
     assert "request 4 of 4" in said.err
