@@ -290,6 +290,13 @@ class ChunkBuffer:
             progress, rate = self._next(progress, rate)
         return Reference(np.array(positions), np.array(velocities))
 
+    def ahead(self, rows: int) -> Floats:
+        """The row that ``advance`` gave out last and those after it, at most ``rows``, up to the
+        last one: float64 [n, joints] rad."""
+        if self._rows is None:
+            return np.empty((0, len(self._limits.velocity)))
+        return self.reference(min(rows, self.rows_left + 1)).positions
+
     def _next(self, progress: float, rate: float) -> tuple[float, float]:
         """Progress (rows) and its rate (rows per tick) one tick later: 1, but at rest at the end.
 

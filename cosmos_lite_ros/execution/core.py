@@ -39,6 +39,7 @@ from cosmos_lite_ros.execution.output import (
     TickNotes,
     TickOutput,
 )
+from cosmos_lite_ros.execution.refill import refill_at, rows_to_continue
 from cosmos_lite_ros.execution.requests import RequestReason, RequestTracker
 from cosmos_lite_ros.execution.settings import ExecutorSettings
 from cosmos_lite_ros.execution.space import SpaceLimits
@@ -433,14 +434,16 @@ class ExecutorCore:
     # Requests.
 
     def _request(self, notes: TickNotes, now_ns: int) -> None:
-        if self._wants_chunk():
-            notes.request = self.requests.send(
-                self.epoch, self._reason(), self.instruction, self._sha256, now_ns
-            )
-            self.counters.requests_sent += 1
-
-    def _reason(self) -> RequestReason:
-        return RequestReason.REFILL if self.machine.state is State.RUNNING else self._ask
+        if not self._wants_chunk():
+            return
+        reason, prefix = self._ask, None
+        if self.machine.state is State.RUNNING:
+            reason = RequestReason.REFILL
+            prefix = rows_to_continue(self.settings, self.requests, self._buffer)
+        notes.request = self.requests.send(
+            self.epoch, reason, self.instruction, self._sha256, now_ns, prefix
+        )
+        self.counters.requests_sent += 1
 
     def _wants_chunk(self) -> bool:
         if not self.instruction or not self._listening or self.requests.outstanding is not None:
@@ -450,11 +453,8 @@ class ExecutorCore:
             # Rows indexed by time may join a motion; other rows begin where the arm rests.
             return self._motion.at_rest or (early and not self._buffer.empty)
         if state is State.RUNNING:
-            needed = self.requests.rows_needed(self.settings.refill_margin_rows)
-            if self.settings.mode == "average":
-                # Chunks that hardly overlap have nothing to average.
-                needed = max(needed, self.settings.horizon / 2)
             follows = not mover.ramping and not mover.homing and not self._drained
+            needed = refill_at(self.settings, self.requests)
             return early and follows and self._buffer.rows_left <= needed
         return state is State.EMPTY
 

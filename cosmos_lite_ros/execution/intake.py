@@ -54,7 +54,7 @@ class Intake:
             return table
         if hold is None:
             return "there is no measured position to start from"
-        horizon = min(self._settings.horizon, len(table))
+        horizon = min(self._settings.rows_taken, len(table))
         row0_tick: int | None = None
         drop = 0
         if self._settings.early:

@@ -12,6 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from cosmos_lite_ros.execution.clock import NS
+from cosmos_lite_ros.execution.limiter import Floats
 from cosmos_lite_ros.execution.modes import delay_rows
 
 
@@ -24,6 +25,19 @@ class RequestReason(IntEnum):
     RESUME = 3
 
 
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """Rows of the running chunk that the answer shall continue.
+
+    Attributes:
+        positions: float64 [n, joints] rad, the first one for the tick of the request.
+        firm_rows: how many of them will have been executed when the answer comes.
+    """
+
+    positions: Floats
+    firm_rows: int
+
+
 @dataclass(frozen=True)
 class Request:
     """One request for a chunk."""
@@ -34,6 +48,7 @@ class Request:
     instruction: str
     instruction_sha256: str
     sent_ns: int
+    prefix: Prefix | None = None
 
 
 @dataclass(frozen=True)
@@ -59,10 +74,16 @@ class RequestTracker:
         self.timeouts = 0
 
     def send(
-        self, epoch: int, reason: RequestReason, instruction: str, sha256: str, now_ns: int
+        self,
+        epoch: int,
+        reason: RequestReason,
+        instruction: str,
+        sha256: str,
+        now_ns: int,
+        prefix: Prefix | None = None,
     ) -> Request:
         """A new request, which replaces an outstanding one."""
-        request = Request(self._next_id, epoch, reason, instruction, sha256, now_ns)
+        request = Request(self._next_id, epoch, reason, instruction, sha256, now_ns, prefix)
         self._next_id += 1
         self.outstanding = request
         return request

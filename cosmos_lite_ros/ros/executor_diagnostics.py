@@ -17,6 +17,7 @@ from cosmos_lite_ros.contract.constants import RATE_HZ, ROW_PERIOD_S
 from cosmos_lite_ros.execution.clock import NS
 from cosmos_lite_ros.execution.core import ExecutorCore
 from cosmos_lite_ros.execution.machine import State, StopReason
+from cosmos_lite_ros.execution.modes import why_impossible
 from cosmos_lite_ros.execution.settings import ExecutorSettings
 from cosmos_lite_ros.ros.diagnostics import Level, status
 from cosmos_lite_ros.ros.executor_gripper import Gripper
@@ -97,8 +98,10 @@ def policy_status(core: ExecutorCore, publishers: str, listening: bool) -> Diagn
     if not listening:
         text = "no policy is subscribed to chunk_request"
         return status("policy", Level.WARN, text, values)
-    if core.incidents.instruction:
-        return status("policy", Level.WARN, core.incidents.instruction, values)
+    # Motion goes on, but not as the mode says: with underruns, or without rows to continue.
+    for line in (core.incidents.instruction, why_impossible(core.settings, latency.p95_s)):
+        if line:
+            return status("policy", Level.WARN, line, values)
     return status("policy", Level.OK, "", values)
 
 

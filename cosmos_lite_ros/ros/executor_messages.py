@@ -47,6 +47,9 @@ def request_message(request: Request, stamp: Time) -> ChunkRequest:
     message.instruction = request.instruction
     message.instruction_sha256 = request.instruction_sha256
     message.reason = int(request.reason)
+    if request.prefix is not None:
+        message.prefix_rows = request.prefix.firm_rows
+        message.prefix_positions = doubles(request.prefix.positions)
     return message
 
 

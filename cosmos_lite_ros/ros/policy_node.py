@@ -32,7 +32,6 @@ from cosmos_lite_ros.contract.constants import VIEWS, View
 from cosmos_lite_ros.contract.observation import (
     Observation,
     clean_instruction,
-    instruction_hash,
 )
 from cosmos_lite_ros.contract.robots import robot_type
 from cosmos_lite_ros.errors import BadInputError
@@ -44,6 +43,7 @@ from cosmos_lite_ros.ros.convert import chunk_to_message
 from cosmos_lite_ros.ros.diagnostics import PERIOD_S, Diagnostics, Level, status
 from cosmos_lite_ros.ros.lifecycle import ManagedNode, one_line, run_node, steady_timer
 from cosmos_lite_ros.ros.parameters import Parameters, flatten
+from cosmos_lite_ros.ros.policy_intake import Request, read_request
 from cosmos_lite_ros.ros.policy_loader import (
     Step,
     assembler_settings,
@@ -54,7 +54,6 @@ from cosmos_lite_ros.ros.policy_requests import (
     BrokenError,
     Functions,
     HungError,
-    Request,
     RequestDesk,
 )
 from cosmos_lite_ros.ros.policy_settings import PolicySettings
@@ -261,29 +260,14 @@ class PolicyNode(ManagedNode):
     def _on_request(self, message: ChunkRequest) -> None:
         if self._desk is None:
             return
-        problem = self._request_problem(message)
-        if problem:
-            self._desk.refuse(f"request {message.request_id} refused: {problem}")
-            return
-        self._guarded(
-            lambda desk: desk.offer(
-                Request(message.instruction, int(message.request_id), int(message.epoch))
-            )
-        )
-
-    def _request_problem(self, message: ChunkRequest) -> str:
-        if not self.is_active:
-            return f"the policy is {self.state_label}, not active"
-        if message.prefix_rows:
-            return "prefix_rows is set: continuing a chunk is not in this version"
         try:
-            text = clean_instruction(message.instruction)
+            if not self.is_active:
+                raise BadInputError(f"the policy is {self.state_label}, not active")
+            request = read_request(message)
         except BadInputError as error:
-            return str(error)
-        given = message.instruction_sha256
-        if given and given != instruction_hash(text):
-            return "instruction_sha256 does not belong to the instruction"
-        return ""
+            self._desk.refuse(f"request {message.request_id} refused: {error}")
+            return
+        self._guarded(lambda desk: desk.offer(request))
 
     # Work.
 
@@ -300,9 +284,12 @@ class PolicyNode(ManagedNode):
             return Skip("joint_state", _NO_CLOCK)
         return self._assembler.assemble(instruction, self._now_ns())
 
-    def _submit(self, observation: Observation) -> Future[ActionChunk]:
+    def _submit(self, request: Request, observation: Observation) -> Future[ActionChunk]:
         assert self._engine is not None
-        return self._engine.submit(observation)
+        rows, fade = request.continued(observation)
+        if request.prefix is not None and rows is None:
+            self._say("the rows to continue lie beside the chunk (clocks?): it is not guided")
+        return self._engine.submit(observation, prefix=rows, prefix_fade_rows=fade)
 
     def _publish_chunk(self, request: Request, chunk: ActionChunk) -> None:
         self._chunks += 1

@@ -23,18 +23,10 @@ import numpy as np
 from cosmos_lite_ros.contract.assembler import Skip
 from cosmos_lite_ros.contract.chunk import ActionChunk
 from cosmos_lite_ros.contract.observation import Observation
+from cosmos_lite_ros.ros.policy_intake import Request
 
 # Requests whose latencies make up the statistic.
 LATENCY_WINDOW = 200
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request; id and epoch are 0 where the node runs freely."""
-
-    instruction: str
-    request_id: int = 0
-    epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ class Functions:
 
     Attributes:
         assemble: instruction -> observation, or why there is none.
-        submit: observation -> future chunk.
+        submit: request and its observation -> future chunk.
         publish: answer a request.
         log: one line about something that went wrong.
         wake: called from any thread when ``pump`` should run.
@@ -51,7 +43,7 @@ class Functions:
     """
 
     assemble: Callable[[str], Observation | Skip]
-    submit: Callable[[Observation], Future[ActionChunk]]
+    submit: Callable[[Request, Observation], Future[ActionChunk]]
     publish: Callable[[Request, ActionChunk], None]
     log: Callable[[str], None]
     wake: Callable[[], None]
@@ -186,7 +178,7 @@ class RequestDesk:
         if not free:
             self._waiting = None
         compose_s = self._do.clock() - started_s
-        future = self._do.submit(observation)
+        future = self._do.submit(request, observation)
         self._in_hand = _InHand(request, future, started_s, compose_s)
         future.add_done_callback(lambda _: self._do.wake())
 

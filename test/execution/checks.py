@@ -97,6 +97,33 @@ def row_of_its_tick() -> None:
         assert np.abs(o.status.commanded - motion[o.status.tick]).max() < 1e-8
 
 
+def rows_to_continue() -> None:
+    """In prefix a request holds the rows that are executed until its answer comes."""
+    t = np.arange(400)[:, None] / 15
+    motion = HOME + 0.15 * (np.sin(0.7 * t + np.arange(7)) - np.sin(np.arange(7)))
+
+    def source(b: Bench, request: Request) -> IncomingChunk:
+        # Chunks that disagree by up to 20 mrad.
+        tick, off = b.core.grid.nearest(request.sent_ns), 0.01 * (request.request_id % 3)
+        return b.chunk(motion[tick : tick + 32] + off, request)
+
+    b = Bench(source, mode="prefix", horizon=16, latency=6, start_tolerance_rad=10.0)
+    b.arm_up()
+    b.tick(160)
+    seen = 0
+    for k, output in enumerate(b.outputs[:-10]):
+        prefix = None if output.request is None else output.request.prefix
+        if prefix is None:
+            continue
+        seen += 1
+        assert prefix.firm_rows == 6
+        for i in range(prefix.firm_rows):
+            commanded = b.outputs[k + i].status.commanded
+            assert commanded is not None
+            assert np.abs(prefix.positions[i] - commanded).max() < 1e-6
+    assert seen >= 4
+
+
 def row_0_at_arrival() -> None:
     """In sync nothing is dropped: row 0 is for the tick of arrival."""
     b = Bench(steady, latency=9, horizon=8)

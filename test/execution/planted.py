@@ -65,6 +65,13 @@ def planted(check: Callable[[], None]) -> Callable[[Callable[[Patch], None]], No
 # Time
 
 
+@planted(checks.rows_to_continue)
+def rows_of_the_next_tick(patch: Patch) -> None:
+    """The rows to continue begin with the one after the running one."""
+    ahead = ChunkBuffer.ahead
+    patch.setattr(ChunkBuffer, "ahead", lambda self, rows: ahead(self, rows + 1)[1:])
+
+
 @planted(checks.row_of_its_tick)
 def drop_by_estimate(patch: Patch) -> None:
     """Rows are dropped by the usual latency, not by ticks."""

@@ -144,7 +144,7 @@ def test_bad_requests_are_refused_with_the_reason(running: Running) -> None:
     for request_id, instruction, fields, reason in (
         (50, "   ", {}, "request 50 refused: the instruction is empty"),
         (51, "go", {"instruction_sha256": "0" * 64}, "instruction_sha256 does not belong"),
-        (52, "go", {"prefix_rows": 3}, "prefix_rows is set"),
+        (52, "go", {"prefix_rows": 3}, "prefix_rows is 3 and prefix_positions has 0 values"),
     ):
         before = running.newest().skipped
         running.cell.request(request_id, instruction, **fields)

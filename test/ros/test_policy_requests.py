@@ -13,11 +13,11 @@ import pytest
 from cosmos_lite_ros.contract.assembler import Skip
 from cosmos_lite_ros.contract.chunk import ActionChunk
 from cosmos_lite_ros.contract.observation import Observation
+from cosmos_lite_ros.ros.policy_intake import Request
 from cosmos_lite_ros.ros.policy_requests import (
     BrokenError,
     Functions,
     HungError,
-    Request,
     RequestDesk,
 )
 
@@ -62,7 +62,7 @@ class Bench:
         self.now_s += 0.01  # composing takes its time
         return Observation(np.zeros((540, 640, 3), np.uint8), np.zeros(7), 0.0, instruction)
 
-    def _submit(self, observation: Observation) -> Future[ActionChunk]:
+    def _submit(self, request: Request, observation: Observation) -> Future[ActionChunk]:
         future: Future[ActionChunk] = Future()
         future.set_running_or_notify_cancel()
         self.submitted.append(observation.instruction)
