@@ -20,7 +20,7 @@ from cosmos_lite_ros.execution.core import ExecutorCore
 from cosmos_lite_ros.execution.gate import IncomingChunk
 from cosmos_lite_ros.execution.kinematics import posture, tool_speed
 from cosmos_lite_ros.execution.output import TickOutput
-from cosmos_lite_ros.execution.requests import Request
+from cosmos_lite_ros.execution.requests import Prefix, Request
 from cosmos_lite_ros.execution.resample import evaluate
 from cosmos_lite_ros.execution.settings import ExecutorSettings
 from cosmos_lite_ros.execution.ticker import Ticker, TickGrid
@@ -94,6 +94,8 @@ class Cell:
         rows = self.rows(asked)
         if rows is None:
             return
+        if request.prefix is not None:
+            rows = continued(rows, request.prefix)
         chunk_id = len(self.chunks) + 1
         self.chunks[chunk_id] = (asked, rows)
         stamp = self.core.grid.deadline_ns(asked) + START_NS
@@ -147,6 +149,17 @@ class Cell:
         offset = np.array(self.settings.tool_offset_m)
         found = posture(p)
         return found.tool(offset), tool_speed(found, v, offset)
+
+
+def continued(rows: np.ndarray, prefix: Prefix) -> np.ndarray:
+    """Rows as the last step of a guided policy makes them of these: see policy/prefix.py."""
+    from cosmos_lite_ros.policy.prefix import prefix_table
+
+    n = len(prefix.positions)
+    weight = prefix_table(prefix.positions, n - prefix.firm_rows)[1 : n + 1, 7:]
+    rows = rows.copy()
+    rows[:n] += weight * (prefix.positions - rows[:n])
+    return rows
 
 
 def once(rows: np.ndarray) -> Rows:

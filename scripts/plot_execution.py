@@ -33,7 +33,7 @@ BLUE, ORANGE, GREEN, RED, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#7
 def modes() -> plt.Figure:
     """What each mode makes of chunks that disagree: every other one lies 40 mrad further."""
     figure, axes = plt.subplots(
-        2, 3, figsize=(13, 6), sharex="col", sharey="row", height_ratios=(2, 1)
+        2, 4, figsize=(16, 6), sharex="col", sharey="row", height_ratios=(2, 1)
     )
     calls = [0]
 
@@ -57,10 +57,13 @@ def modes() -> plt.Figure:
         "sync": "sync: hold, then row 0 at once",
         "async": "async: cross-fade over 4 rows",
         "average": "average: 0.3 old + 0.7 new",
+        "prefix": "prefix: each chunk continues the one before",
     }
     for column, (mode, title) in enumerate(titles.items()):
         calls[0] = 0
-        cell = Cell(in_turn if mode == "sync" else timed, 5, mode=mode, blend_rows=4).run(92)
+        more = {"horizon": 16} if mode == "prefix" else {}
+        rows = in_turn if mode == "sync" else timed
+        cell = Cell(rows, 5, mode=mode, blend_rows=4, **more).run(92)
         t, p, v, _ = cell.curves
         top, bottom = axes[:, column]
         for chunk_id in cell.chunks:
