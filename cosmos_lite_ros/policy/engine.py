@@ -8,7 +8,7 @@ import time
 from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,12 @@ from cosmos_lite_ros.contract.constants import JOINTS
 from cosmos_lite_ros.contract.observation import COMPOSED, STACKED, Observation
 from cosmos_lite_ros.contract.prompt import build_prompt, state_row
 from cosmos_lite_ros.errors import BadInputError, EnvironmentLacksError
-from cosmos_lite_ros.policy.arithmetic import Arithmetic, choose
 from cosmos_lite_ros.policy.cards import CardFolder
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, Progress, inspect
-from cosmos_lite_ros.policy.encoder import ImageEncoder2d
-from cosmos_lite_ros.policy.memory import check_memory
+from cosmos_lite_ros.policy.engine_load import Parts, load_parts
 from cosmos_lite_ros.policy.noise import NoiseSource
 from cosmos_lite_ros.policy.prefix import prefix_table
-from cosmos_lite_ros.policy.runner import Runner, TextSlot
+from cosmos_lite_ros.policy.runner import TextSlot
 from cosmos_lite_ros.policy.sampler import SamplerSettings
 from cosmos_lite_ros.policy.settings import (
     DTYPES,
@@ -35,11 +33,8 @@ from cosmos_lite_ros.policy.settings import (
     check_settings,
     device_of,
 )
-from cosmos_lite_ros.policy.strict import check_tensors
 from cosmos_lite_ros.policy.text_cache import TextStore
-from cosmos_lite_ros.policy.text_tower import TextTower
-from cosmos_lite_ros.policy.tokenizer import PromptTokenizer
-from cosmos_lite_ros.policy.tower import MAX_TEXT, GenerationTower
+from cosmos_lite_ros.policy.tower import MAX_TEXT
 from cosmos_lite_ros.policy.trace import Trace
 from cosmos_lite_ros.policy.worker import Worker
 
@@ -62,20 +57,17 @@ class PolicyEngine:
         self,
         settings: EngineSettings,
         info: CheckpointInfo,
-        runner: Runner,
-        tower: TextTower,
-        tokenizer: PromptTokenizer,
+        parts: Parts,
         worker: Worker,
-        arithmetic: Arithmetic,
     ):
         """Use ``load``."""
         self.settings = settings
         self.info = info
-        self._runner = runner
-        self._tower = tower
-        self._tokenizer = tokenizer
+        self._runner = runner = parts.runner
+        self._tower = tower = parts.text
+        self._tokenizer = parts.tokenizer
         self._worker = worker
-        self._arithmetic = arithmetic
+        self._arithmetic = parts.arithmetic
         dtype = DTYPES[settings.dtype]
         self._pin = runner.tower.device.type == "cuda"
         cards = CardFolder(Path(settings.cards), info, dtype) if settings.cards else None
@@ -103,67 +95,15 @@ class PolicyEngine:
             EnvironmentLacksError: no such device, too little memory, or a package is missing.
         """
         check_settings(settings)
-        device, dtype = device_of(settings.device), DTYPES[settings.dtype]
+        device = device_of(settings.device)
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         info = inspect(settings.checkpoint, settings.revision)
         worker = Worker("policy-engine")
 
-        def load() -> tuple[Runner, TextTower, PromptTokenizer, Arithmetic]:
-            took = _Phases()
-            check_tensors(info)
-            took.end("headers")
-            arithmetic = choose(settings, info, device)
-            took.end("self_test")
-            resident = settings.text_residency == "gpu"
-            check_memory(
-                info,
-                device,
-                dtype,
-                text_on_gpu=resident,
-                scheme=arithmetic.linears.scheme,
-                batch=arithmetic.batch,
-                vae_offload=settings.vae_offload == "cpu",
-            )
-            tokenizer = PromptTokenizer(
-                info.tokenizer_folder, info.config.family, info.config.vocab_size
-            )
-            place: dict[str, Any] = {"device": device, "dtype": dtype}
-            encoder = ImageEncoder2d.load(info, **place, progress=_part(progress, 0.0, 0.1))
-            tower = GenerationTower.load(
-                info,
-                **place,
-                linears=arithmetic.linears,
-                attention=arithmetic.attention,
-                batch=arithmetic.batch,
-                min_arena_bytes=encoder.nbytes if settings.vae_offload == "cpu" else 0,
-                progress=_part(progress, 0.1, 0.8),
-            )
-            if settings.vae_offload == "cpu":
-                encoder.offload(tower.arena.block)
-            took.end("network")
-            runner = Runner(
-                encoder,
-                tower,
-                server_arithmetic=settings.action_arithmetic == "server",
-                graphs=settings.graphs,
-            )
-            text = TextTower(
-                info,
-                device,
-                dtype,
-                settings.text_residency,
-                # The activations' memory is idle while a prompt is computed.
-                scratch=(lambda _: tower.arena.block) if device.type == "cuda" else None,
-                progress=_part(progress, 0.8, 1.0),
-            )
-            took.end("text")
-            arithmetic.found["load_s"] = took.seconds
-            return runner, text, tokenizer, arithmetic
-
         try:
-            runner, text, tokenizer, arithmetic = worker.submit(load).result()
-            return cls(settings, info, runner, text, tokenizer, worker, arithmetic)
+            parts = worker.submit(lambda: load_parts(settings, info, device, progress)).result()
+            return cls(settings, info, parts, worker)
         except ImportError as error:
             worker.close()
             raise EnvironmentLacksError(
@@ -470,22 +410,3 @@ class _Clock:
         if self._cuda:
             return 1e-3 * float(self._events[0].elapsed_time(self._events[1]))
         return self._times[1] - self._times[0]
-
-
-class _Phases:
-    """Seconds of the phases of loading."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._started = time.perf_counter()
-
-    def end(self, phase: str) -> None:
-        """The phase in hand is over."""
-        now = time.perf_counter()
-        self.seconds[phase], self._started = round(now - self._started, 2), now
-
-
-def _part(progress: Progress | None, start: float, end: float) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda fraction, step: progress(start + fraction * (end - start), step)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cosmos_lite_ros.errors import BadInputError
+from cosmos_lite_ros.errors import BadInputError, CheckpointError
 from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine, SamplerSettings
 
 Tiny = Callable[[str], Path]
@@ -188,3 +189,25 @@ def test_closed_engine_refuses(engine: PolicyEngine, make_observation: Maker) ->
     engine.close()
     with pytest.raises(RuntimeError, match="closed"):
         engine.act(make_observation())
+
+
+def test_a_failure_beside_the_text_tower_ends_both(tiny_checkpoint: Tiny, tmp_path: Path) -> None:
+    """The text tower loads on a thread of its own; a broken VAE stops it, and nothing is left."""
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny_checkpoint("edge"), broken)
+    config = json.loads((broken / "vae" / "config.json").read_text())
+    (broken / "vae" / "config.json").write_text(json.dumps({**config, "latents_mean": [0.0]}))
+    with pytest.raises(CheckpointError, match="latents_mean"):
+        PolicyEngine.load(EngineSettings(str(broken)))
+    names = {thread.name for thread in threading.enumerate()}
+    assert not {name for name in names if name.startswith("text-tower")}
+
+
+def test_loading_says_how_long_each_phase_took(tiny_checkpoint: Tiny) -> None:
+    engine = PolicyEngine.load(EngineSettings(str(tiny_checkpoint("edge"))))
+    try:
+        found = engine.effective["load_s"]
+    finally:
+        engine.close()
+    assert isinstance(found, dict)
+    assert list(found) == ["headers", "self_test", "network", "text"]
