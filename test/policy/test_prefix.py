@@ -176,3 +176,37 @@ def test_in_bfloat16(
     finally:
         low.close()
     assert np.abs(found[:D] - given()).max() < within_rad
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_one_graph_serves_every_prefix(tiny_checkpoint: Tiny, make_observation: Maker) -> None:
+    def answers(graphs: bool) -> tuple[list[bytes], int]:
+        settings = EngineSettings(
+            str(tiny_checkpoint("edge")), device="cuda", dtype="bfloat16", graphs=graphs
+        )
+        made = PolicyEngine.load(settings)
+        try:
+            made.warm_up()
+            seen = [
+                made.act(make_observation(), prefix=None if n is None else given(n), **fade)
+                for n, fade in (
+                    (None, {}),
+                    (5, {}),
+                    (12, {"prefix_fade_rows": 4}),
+                    (None, {}),
+                    (5, {}),
+                    (31, {}),
+                )
+            ]
+            return [chunk.as_array().tobytes() for chunk in seen], made.recompiles
+        finally:
+            made.close()
+
+    replayed, captures = answers(True)
+    # Of this instruction: one without and one with a prefix.
+    assert captures == 2
+    assert replayed == answers(False)[0]
+    assert replayed[0] == replayed[3]
+    assert replayed[1] == replayed[4]
+    assert len(set(replayed)) == 4
