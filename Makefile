@@ -6,7 +6,8 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 ENV := . .venv/env.sh
-PYTEST_ARGS ?=
+# Nodes on one worker, which waits for clocks more than it computes; everything else on the other.
+PYTEST_ARGS ?= -n 2 --dist loadgroup
 # Build folders of their own, so that a colcon workspace around the checkout is left alone.
 COLCON := colcon --log-base log build --base-paths . --packages-select cosmos_lite_ros \
 	--event-handlers console_cohesion- desktop_notification-

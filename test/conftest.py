@@ -16,6 +16,41 @@ GOLDEN = Path(__file__).resolve().parent / "golden"
 SHARED = REPOSITORY.parent / "shared"
 
 
+# What a test has measured, for the summary at the end.
+Figure = Callable[[str], None]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of nodes on one worker and first, since each waits for clocks; a file on one worker."""
+    items.sort(key=lambda item: item.get_closest_marker("ros") is None)
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            group = "ros" if item.get_closest_marker("ros") else str(item.path)
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Figure:
+    """Say a measured figure: it appears in the summary, whoever ran the test."""
+    return lambda text: record_property("figure", text)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The figures of all tests that passed or failed."""
+    lines = [
+        f"{report.nodeid.rpartition('::')[2]}: {text}"
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+        if report.when == "call"
+        for name, text in report.user_properties
+        if name == "figure"
+    ]
+    if lines:
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Path of a tiny checkpoint of a family, made once a session."""

@@ -18,7 +18,7 @@ from cosmos_lite_ros.policy.engine import EngineSettings, PolicyEngine
 from cosmos_lite_ros.policy.sampler import UniPC, guide, schedule
 from cosmos_lite_ros.policy.trace import Trace
 
-from ..conftest import GOLDEN, SHARED
+from ..conftest import GOLDEN, SHARED, Figure
 from .test_golden import load_case, observation_of, sampler_of
 
 FAMILIES = ("edge", "nano")
@@ -66,7 +66,7 @@ def _relative(found: Any, expected: Any) -> float:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("arithmetic", ["server", "float32"])
-def test_whole_request(family: str, arithmetic: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_whole_request(family: str, arithmetic: Any, figure: Figure) -> None:
     case = _case(family)
     settings = EngineSettings(
         checkpoint=str(GOLDEN / family / "checkpoint"),
@@ -94,12 +94,10 @@ def test_whole_request(family: str, arithmetic: Any, capsys: pytest.CaptureFixtu
     error = chunk.as_array() - case["action"]
     rms, worst = float(np.sqrt(np.mean(error**2))), float(np.abs(error).max())
     latent = _relative(trace.latent_frame0, case["latent_frame0"])
-    with capsys.disabled():
-        print(
-            f"\n  {family} {arithmetic}: velocity {velocity[0]:.4f} {velocity[1]:.4f}, action rms "
-            f"{rms:.4f} max {worst:.3f}, latent {latent:.4f}",
-            end=" ",
-        )
+    figure(
+        f"{family} {arithmetic}: velocity {velocity[0]:.4f} {velocity[1]:.4f}, action rms "
+        f"{rms:.4f} max {worst:.3f}, latent {latent:.4f}",
+    )
     assert velocity[0] <= 0.02
     assert velocity[1] <= 0.03
     assert rms <= 0.05

@@ -20,7 +20,7 @@ from cosmos_lite_ros.policy.checkpoint import CheckpointInfo, inspect
 from cosmos_lite_ros.policy.encoder import ImageEncoder2d, encoder_tensors
 from cosmos_lite_ros.policy.vae import ImageEncoder
 
-from ..conftest import GOLDEN
+from ..conftest import GOLDEN, Figure
 
 CPU = torch.device("cpu")
 Maker = Callable[[str], CheckpointInfo]
@@ -82,7 +82,7 @@ def worst(found: Tensor, expected: Tensor) -> float:
 
 @pytest.mark.parametrize("name", ["golden", "released"])
 @torch.inference_mode()
-def test_conv2d_equals_conv3d(name: str, info: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conv2d_equals_conv3d(name: str, info: Maker, figure: Figure) -> None:
     image = make_image()
     expected = ImageEncoder.load(info(name), device=CPU, dtype=torch.float32).encode(
         pad_canvas(image)
@@ -92,8 +92,7 @@ def test_conv2d_equals_conv3d(name: str, info: Maker, capsys: pytest.CaptureFixt
     assert found.dtype == torch.float32
     assert float(expected.std()) > 0.3
     error, rms = worst(found, expected), float((found - expected).pow(2).mean().sqrt())
-    with capsys.disabled():
-        print(f"\n  {name}: conv2d - conv3d {error:.1e}, rms {rms:.1e}", end=" ")
+    figure(f"{name}: conv2d - conv3d {error:.1e}, rms {rms:.1e}")
     assert error < 1e-5  # of latents up to 6
     assert rms < 2e-6
 

@@ -26,7 +26,7 @@ from cosmos_lite_ros.policy.layout import position_ids
 from cosmos_lite_ros.policy.sampler import sigmas
 from cosmos_lite_ros.policy.trace import Trace
 
-from ..conftest import GOLDEN, SHARED
+from ..conftest import GOLDEN, SHARED, Figure
 
 ACTION_LIMIT = 1e-4
 LATENT_LIMIT = 1e-5
@@ -128,26 +128,24 @@ def test_positions_and_sigmas(answer: Answer) -> None:
     np.testing.assert_allclose(answer.trace.sigmas, case["sigmas"][:-1], rtol=RELATIVE_LIMIT)
 
 
-def test_latent_and_velocities(answer: Answer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_latent_and_velocities(answer: Answer, figure: Figure) -> None:
     case, trace = answer.case, answer.trace
     latent = _worst(trace.latent_frame0, case["latent_frame0"])
     cond = _worst(trace.velocity_cond[0], case["velocity_cond"][0])
     uncond = 0.0
     if case["cfg_used"][0]:
         uncond = _worst(trace.velocity_uncond[0], case["velocity_uncond"][0])
-    with capsys.disabled():
-        print(f"\n  latent {latent:.1e}, step-0 velocity {cond:.1e} / {uncond:.1e}", end=" ")
+    figure(f"latent {latent:.1e}, step-0 velocity {cond:.1e} / {uncond:.1e}")
     assert latent <= LATENT_LIMIT
     assert max(cond, uncond) <= VELOCITY_LIMIT
 
 
-def test_action(answer: Answer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_action(answer: Answer, figure: Figure) -> None:
     case = answer.case
     action = _worst(answer.chunk.as_array(), case["action"])
     model = _worst(answer.trace.model_action, case["model_action"])
     video = _worst(answer.trace.video_latent[:, :, ::4, ::4], case["video_latent_sub"])
-    with capsys.disabled():
-        print(f"\n  action {action:.1e}, model action {model:.1e}, video {video:.1e}", end=" ")
+    figure(f"action {action:.1e}, model action {model:.1e}, video {video:.1e}")
     assert answer.chunk.as_array().dtype == np.float32
     assert answer.chunk.as_array().shape == (32, 8)
     assert action <= ACTION_LIMIT

@@ -41,7 +41,7 @@ from cosmos_lite_ros.policy.tiny import _transformer_config
 from cosmos_lite_ros.policy.tower import GenerationTower, arena_bytes
 from cosmos_lite_ros.quantize.schemes import SCHEMES, role_of
 
-from ..conftest import GOLDEN, REPOSITORY
+from ..conftest import GOLDEN, REPOSITORY, Figure
 
 CPU = torch.device("cpu")
 SCHEMES_PAGE = REPOSITORY / "docs" / "reference" / "schemes.md"
@@ -296,7 +296,7 @@ _SIZES = {
 
 
 def test_a_streaming_load_peaks_at_its_final_size_and_one_tensor(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, figure: Figure
 ) -> None:
     folder = make_random(
         "edge", tmp_path / "edge", sizes=_SIZES, vae_sizes={}, shard_bytes=30_000_000
@@ -316,8 +316,8 @@ def test_a_streaming_load_peaks_at_its_final_size_and_one_tensor(
         shutil.rmtree(folder)
     assert done.returncode == 0, done.stderr
     found = {k: v / 1e6 for k, v in json.loads(done.stdout.splitlines()[-1]).items()}
-    with capsys.disabled():
-        print("\n  streaming load, MB:", {k: round(v, 1) for k, v in found.items()}, end=" ")
+    megabytes = {k: round(v, 1) for k, v in found.items()}
+    figure(f"streaming load, MB: {megabytes}")
     # float32 from bfloat16 files: nothing is a view of the files.
     assert found["after"] > 0.95 * found["final"]
     # Beside the weights: the tokenizer, static buffers, Python objects.

@@ -25,6 +25,8 @@ from cosmos_lite_ros.policy.tiny import make_tiny
 from cosmos_lite_ros.policy.tower import Branch, GenerationTower
 from cosmos_lite_ros.policy.trace import Trace
 
+from ..conftest import Figure
+
 FAMILIES = ("edge", "nano")
 LIMIT = 1e-4
 VIDEO_LIMIT = 1e-3
@@ -137,7 +139,7 @@ def test_one_rotary_table_for_both_branches_is_caught(
     pair: Pair,
     make_observation: Maker,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    figure: Figure,
 ) -> None:
     """The mistake is made on purpose: it must not pass for rounding."""
     engine, reference = pair
@@ -156,7 +158,6 @@ def test_one_rotary_table_for_both_branches_is_caught(
     wrong = worst(model_action(engine.act(seen, sampler=sampler, seed=3)), expected)
     assert len(tables) == 2
     assert tables[0].length != tables[1].length
-    with capsys.disabled():
-        print(f"\n  tables of both branches: {right:.1e}; one for both: {wrong:.1e}", end=" ")
+    figure(f"tables of both branches: {right:.1e}; one for both: {wrong:.1e}")
     assert right < LIMIT
     assert wrong > 100 * LIMIT

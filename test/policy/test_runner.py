@@ -26,7 +26,7 @@ from cosmos_lite_ros.policy.sampler import draw_noise, schedule
 from cosmos_lite_ros.policy.tower import PATCH_CHANNELS, GenerationTower
 from cosmos_lite_ros.policy.trace import Trace
 
-from ..conftest import GOLDEN
+from ..conftest import GOLDEN, Figure
 
 CPU = torch.device("cpu")
 ONE_STEP = SamplerSettings(steps=1, guidance=1.0)
@@ -239,7 +239,7 @@ def chunk_errors(meaning: Any, *, server: bool, seeds: int = 12) -> np.ndarray:
 
 
 def test_a_perfect_chunk_stays_perfect_in_float32_arithmetic(
-    capsys: pytest.CaptureFixture[str],
+    figure: Figure,
 ) -> None:
     """Two readings of a perfect velocity: that of the noise drawn, that of the state seen.
 
@@ -251,12 +251,10 @@ def test_a_perfect_chunk_stays_perfect_in_float32_arithmetic(
         for server in (True, False):
             errors = 1e3 * np.abs(chunk_errors(meaning, server=server))
             rms[meaning, server] = float(np.sqrt(np.mean(errors**2)))
-            with capsys.disabled():
-                print(
-                    f"\n  v = {meaning}, {'server' if server else 'float32'} arithmetic: "
-                    f"{rms[meaning, server]:.2f} mrad rms, {np.quantile(errors, 0.99):.1f} p99",
-                    end=" ",
-                )
+            figure(
+                f"v = {meaning}, {'server' if server else 'float32'} arithmetic: "
+                f"{rms[meaning, server]:.2f} mrad rms, {np.quantile(errors, 0.99):.1f} p99",
+            )
     drawn, seen = "noise - x0", "(x - x0) / sigma"
     assert rms[seen, False] < 0.1
     assert rms[drawn, False] < 1.6

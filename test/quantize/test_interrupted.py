@@ -27,7 +27,7 @@ from cosmos_lite_ros.quantize import write
 from cosmos_lite_ros.quantize.staging import hidden_name, staging
 from cosmos_lite_ros.quantize.verify import verify
 
-from ..conftest import REPOSITORY
+from ..conftest import REPOSITORY, Figure
 from .makers import artifact, copy_of, names_below, shard_of
 
 Tiny = Callable[[str], Path]
@@ -234,7 +234,7 @@ _SIZES = {
 }
 
 
-def test_the_peak_is_a_chunk_of_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_peak_is_a_chunk_of_rows(tmp_path: Path, figure: Figure) -> None:
     source = make_random("edge", tmp_path / "edge", sizes=_SIZES, vae_sizes={})
     try:
         done = subprocess.run(
@@ -254,10 +254,8 @@ def test_the_peak_is_a_chunk_of_rows(tmp_path: Path, capsys: pytest.CaptureFixtu
         for name in ("edge", "fp8", "int4wo"):
             shutil.rmtree(tmp_path / name, ignore_errors=True)
     peaks = [json.loads(line) for line in done.stdout.splitlines()[-2:]]
-    with capsys.disabled():
-        print(
-            "\n  quantise, MB anonymous:", {p["scheme"]: round(p["peak"] / 1e6, 1) for p in peaks}
-        )
+    megabytes = {p["scheme"]: round(p["peak"] / 1e6, 1) for p in peaks}
+    figure(f"quantise, MB anonymous: {megabytes}")
     # Chunks of 4 MB in float32, their temporaries, and what is hashed beside it.
     assert all(p["peak"] < 45e6 for p in peaks)
     assert min(sizes) > 80e6

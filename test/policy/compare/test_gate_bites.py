@@ -14,6 +14,7 @@ from torch.nn import functional
 from cosmos_lite_ros.policy.compare.gate import BIAS_LIMIT, FORWARD_LIMIT
 from cosmos_lite_ros.policy.compare.outliers import Planting
 
+from ...conftest import Figure
 from . import faults
 from .makers import Gate, make_gate, named, small_checkpoint, verdicts
 
@@ -92,13 +93,12 @@ def test_it_passes_both_branches_in_one_pass(gate: Gate) -> None:
 
 @pytest.mark.parametrize("part", ["qkv", "out", "up", "down"])
 def test_a_scale_error_of_two_percent_in_one_layer(
-    gate: Gate, few: Gate, part: str, capsys: pytest.CaptureFixture[str]
+    gate: Gate, few: Gate, part: str, figure: Figure
 ) -> None:
     undo = faults.scale_error(gate.reference.engine, part, layer=0)
     judgement = few.judge(gate.reference)
     undo()
-    with capsys.disabled():
-        print(f"\n  2 % in {part}: {figures(judgement)}", end=" ")
+    figure(f"2 % in {part}: {figures(judgement)}")
     assert judgement.verdict == "fail"
     # Far too small for the distance alone; the same in every request, which rounding is not.
     assert verdicts(judgement, P95) == {"pass"}
@@ -106,9 +106,7 @@ def test_a_scale_error_of_two_percent_in_one_layer(
 
 
 @pytest.mark.parametrize("scheme", ["int8wo"])
-def test_swapped_key_and_value_scales(
-    gate: Gate, few: Gate, scheme: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_swapped_key_and_value_scales(gate: Gate, few: Gate, scheme: str, figure: Figure) -> None:
     subject = gate.engine(scheme=scheme)
     try:
         right = few.judge(subject)
@@ -117,8 +115,7 @@ def test_swapped_key_and_value_scales(
     finally:
         subject.close()
     distances = [min(c.figure.value for c in named(j, P95)) for j in (right, wrong)]
-    with capsys.disabled():
-        print(f"\n  {scheme}: p95 {distances[0]:.1f}, swapped {distances[1]:.1f}", end=" ")
+    figure(f"{scheme}: p95 {distances[0]:.1f}, swapped {distances[1]:.1f}")
     assert verdicts(wrong, P95) == {"fail"}
     # What the scheme itself loses is another matter, and an order of magnitude less.
     assert distances[0] < 4.0
@@ -150,7 +147,7 @@ def test_one_rotary_table_for_both_branches(gate: Gate, few: Gate) -> None:
 
 @pytest.mark.parametrize("family", ["edge", "nano"])
 def test_the_other_familys_epsilon(
-    family: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    family: str, tmp_path_factory: pytest.TempPathFactory, figure: Figure
 ) -> None:
     folder = small_checkpoint(family, tmp_path_factory.mktemp("quiet") / family, QUIET)
     gate = make_gate(folder, 4, steps=1, members=1)
@@ -159,8 +156,7 @@ def test_the_other_familys_epsilon(
         judgement = gate.judge(gate.reference)
     finally:
         gate.reference.close()
-    with capsys.disabled():
-        print(f"\n  {family}: {figures(judgement)}", end=" ")
+    figure(f"{family}: {figures(judgement)}")
     assert judgement.verdict == "fail"
     assert verdicts(judgement, f"video, step 1: {P95}") == {"fail"}
 
