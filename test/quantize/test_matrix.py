@@ -61,7 +61,7 @@ def test_the_error_is_half_a_step(
         allowed = scale / 2
     assert bool((error <= allowed * (1 + 1e-4)).all())
     # The largest value of a row (or of a block) is met.
-    assert bool((found.dequantise().abs().amax(1) <= rows.abs().amax(1) * (1 + 1e-4)).all())
+    assert bool((found.dequantise().abs().amax(1) <= rows.abs().amax(1) * (1 + 1e-5)).all())
 
 
 # relative L2 of a matrix of normal values: measured, a tenth above.
