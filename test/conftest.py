@@ -21,12 +21,10 @@ Figure = Callable[[str], None]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of nodes on one worker and first, since each waits for clocks; a file on one worker."""
-    items.sort(key=lambda item: item.get_closest_marker("ros") is None)
+    """With several workers a file's tests stay on one: they share what their fixtures made."""
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
-            group = "ros" if item.get_closest_marker("ros") else str(item.path)
-            item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
 @pytest.fixture
