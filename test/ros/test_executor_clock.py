@@ -112,9 +112,16 @@ def test_home_is_slow_and_ends_stopped(tmp_path: Path) -> None:
         w = Watch(p)
         kept = transient(p, "instruction", String, String(data="stay"))
         w.until(lambda: w.call("preflight").success, 20.0, what="a pass")
-        answer = w.call("home")
-        assert answer.success, answer.message
-        assert "~/stop ends it" in answer.message
+        answers = []
+
+        def homing() -> bool:
+            # Right after a pass it may not be known yet whether the arm stands still.
+            answers.append(w.call("home"))
+            assert answers[-1].success or answers[-1].message.endswith("try again")
+            return bool(answers[-1].success)
+
+        w.until(homing, 10.0, what="home to be accepted")
+        assert "~/stop ends it" in answers[-1].message
         w.until(lambda: w.commands and w.status.state == S.STOPPED, what="home")
         assert np.allclose(w.commands[-1].points[-1].positions, home, atol=1e-3)
         slow = 0.1 * np.array(PANDA.velocity_max)
