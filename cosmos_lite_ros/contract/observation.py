@@ -60,7 +60,8 @@ class Observation:
         image: uint8 RGB: the three views composed [540, 640, 3]
             (``contract.views.compose_views``), or wrist, exterior 1 and exterior 2 fitted, each
             [360, 640, 3] (``contract.views.arrange_views``), which the engine composes on its
-            device. Both forms of the same pictures are the same observation.
+            device. Both forms of the same pictures are the same observation. Nothing is copied:
+            the arrays must stay as they are until the request is answered.
         joint_positions: float64 [7] rad, measured, in the robot type's joint order.
         gripper: measured, 0 open .. 1 closed.
         instruction: clean (see clean_instruction).
@@ -83,6 +84,11 @@ class Observation:
     def __post_init__(self) -> None:
         """Check everything that numpy can check."""
         views = self.image if isinstance(self.image, tuple) else (self.image,)
+        for view in views:
+            if not isinstance(view, np.ndarray):
+                raise BadInputError(
+                    f"the image holds {type(view).__name__}, expected NumPy arrays of uint8"
+                )
         shape = STACKED[1:] if isinstance(self.image, tuple) else COMPOSED
         found = [f"{view.dtype} {view.shape}" for view in views]
         if set(found) != {f"uint8 {shape}"} or len(found) not in (1, len(VIEWS)):
@@ -94,7 +100,10 @@ class Observation:
             raise BadInputError(
                 f"found {self.joint_positions.size} joint positions, expected {JOINTS} (rad)"
             )
-        if not (np.isfinite(self.joint_positions).all() and np.isfinite(self.gripper)):
+        # The network's numbers are float32, which ends at 3.4e38.
+        with np.errstate(over="ignore"):
+            state = np.append(self.joint_positions, self.gripper).astype(np.float32)
+        if not np.isfinite(state).all():
             raise BadInputError(
                 f"joint positions {self.joint_positions.tolist()} and gripper {self.gripper} must "
                 "be finite"

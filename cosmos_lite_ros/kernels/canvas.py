@@ -33,7 +33,8 @@ def canvas_patches(image: Tensor, out: Tensor, *, height: int, width: int) -> No
     """
     shape = image.shape
     stacked = image.dim() == 4
-    if image.dtype != torch.uint8 or shape[-1] != 3 or shape[:-3] not in ((), (3,)):
+    fits = len(shape) in (3, 4) and shape[-1] == 3 and shape[:-3] in ((), (3,))
+    if image.dtype != torch.uint8 or not fits:
         raise BadInputError(
             f"image: found {image.dtype} {tuple(shape)}, expected uint8 [H, W, 3] or [3, h, w, 3]"
         )

@@ -352,8 +352,8 @@ class Runner:
 
 
 def _copy_pixels(place: Tensor, image: npt.NDArray[np.uint8]) -> None:
-    """By torch, which copies with several threads; it knows no read-only arrays."""
-    if image.flags.writeable:
+    """By torch, which copies with several threads; it knows no read-only or flipped arrays."""
+    if image.flags.writeable and image.flags.c_contiguous:
         place.copy_(torch.from_numpy(image))
     else:
         np.copyto(place.numpy(), image)

@@ -270,3 +270,25 @@ def test_stacked_views_are_composed_as_the_host_composes_them(
     stacked, composed = (make_observation(image=i) for i in (tuple(views), compose_views(*views)))
     assert stacked.digest() == composed.digest()
     assert engine.act(stacked).as_array().tobytes() == engine.act(composed).as_array().tobytes()
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_flipped_and_sliced_pictures_are_what_they_show(
+    engine: PolicyEngine, make_observation: Maker, writable: bool
+) -> None:
+    rng = np.random.default_rng(1)
+    big = rng.integers(0, 256, (3, 720, 1280, 3), np.uint8)
+    views = big[:, ::-2, ::2, ::-1]
+    views.flags.writeable = writable
+    found = engine.act(make_observation(image=tuple(views)))
+    plain = engine.act(make_observation(image=tuple(np.ascontiguousarray(v) for v in views)))
+    assert found.as_array().tobytes() == plain.as_array().tobytes()
+
+
+def test_a_state_beyond_float32_is_refused(make_observation: Maker) -> None:
+    with pytest.raises(BadInputError, match="finite"):
+        make_observation(joint_positions=np.full(7, 1e39))
+    with pytest.raises(BadInputError, match="finite"):
+        make_observation(gripper=1e39)
+    with pytest.raises(BadInputError, match="holds NoneType"):
+        make_observation(image=(None, None, None))
