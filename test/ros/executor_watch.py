@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from rclpy.qos import QoSProfile
@@ -72,7 +73,13 @@ class Watch:
         self.until(lambda: self.state == (state, stop_reason), timeout_s, f"state {state}")
 
     def call(self, service: str) -> Any:
-        return self.probe.call(f"{self.namespace}/executor/{service}", Trigger, Trigger.Request())
+        name = f"{self.namespace}/executor/{service}"
+        if service == "preflight":
+            # An answer is lost where the node has not discovered this client yet; asking again is
+            # harmless.
+            with suppress(AssertionError):
+                return self.probe.call(name, Trigger, Trigger.Request(), 4.0)
+        return self.probe.call(name, Trigger, Trigger.Request())
 
     def resume(self) -> None:
         """Preflight and resume, as soon as everything has been heard."""
