@@ -26,11 +26,12 @@ from cosmos_lite_ros.contract.constants import (
     COMPOSED_HEIGHT,
     COMPOSED_WIDTH,
 )
+from cosmos_lite_ros.contract.observation import Image as ObservedImage
+from cosmos_lite_ros.contract.observation import Pixels
 from cosmos_lite_ros.errors import BadInputError, ImageError
 
 Compose = Literal["client", "server"]
 Aspect = Literal["pad", "crop", "refuse"]
-Pixels = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.floating[Any]]
 # resize(image uint8 [h, w, 3], height, width) -> uint8 [height, width, 3]: bilinear, antialiased.
 Resize = Callable[[Pixels, int, int], Pixels]
@@ -99,7 +100,7 @@ def arrange_views(
     compose: Compose = "client",
     aspect: Aspect = "pad",
     resize: Resize = pillow_resize,
-) -> Pixels | tuple[Pixels, Pixels, Pixels]:
+) -> ObservedImage:
     """An observation's image: the views fitted, for composition on the engine's device.
 
     Arguments and errors as ``compose_views``.

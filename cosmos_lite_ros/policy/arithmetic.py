@@ -20,7 +20,7 @@ from cosmos_lite_ros.policy.attention import FLASH_ATTN, attention_backend
 from cosmos_lite_ros.policy.checkpoint import CheckpointInfo
 from cosmos_lite_ros.policy.linears import Linears
 from cosmos_lite_ros.policy.memory import check_arithmetic
-from cosmos_lite_ros.policy.selftest import self_test
+from cosmos_lite_ros.policy.selftest import layer_shape, self_test
 from cosmos_lite_ros.policy.settings import DTYPES, EngineSettings
 from cosmos_lite_ros.quantize.schemes import Scheme, scheme
 
@@ -115,6 +115,10 @@ def _proven(
     plain = _plain(name, settings, device)
     if name == "float32":
         return plain
+    if settings.dtype != "bfloat16":
+        raise BadInputError(
+            f"scheme is {name!r} with dtype {settings.dtype!r} on a GPU, expected dtype 'bfloat16'"
+        )
     table = use_table(settings.gemm_table, device)
     found: dict[str, Any] = {"gemm_table": f"{table.source} {table.digest}"}
     linears, attention = plain.linears, plain.attention
@@ -132,7 +136,15 @@ def _proven(
         if chosen.name == FLASH_ATTN:
             attention = FLASH_ATTN
     if settings.self_test:
-        test = self_test(info.config, name, linears, device, attention=attention, batch=plain.batch)
+        test = self_test(
+            info.config.family,
+            layer_shape(info.config),
+            name,
+            linears,
+            device,
+            attention=attention,
+            batch=plain.batch,
+        )
         test.require()
         found["self_test"] = test.describe()
     return replace(plain, linears=linears, attention=attention, found=found)

@@ -135,6 +135,11 @@ class PolicyEngine:
         }
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What runs otherwise than it was asked for, one line each."""
+        return self._arithmetic.notes
+
+    @property
     def _prompt_format(self) -> str:
         if self.settings.prompt_format != "auto":
             return self.settings.prompt_format

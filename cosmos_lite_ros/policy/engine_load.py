@@ -54,6 +54,8 @@ def load_parts(
     if device.type == "cuda":
         # Of this thread: kernels are launched on the current device.
         torch.cuda.set_device(device)
+        torch.cuda.empty_cache()
+    others = torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
     check_tensors(info)
     took.end("headers")
     text = _TextBeside(settings, info, device)
@@ -68,6 +70,7 @@ def load_parts(
             scheme=arithmetic.linears.scheme,
             batch=arithmetic.batch,
             vae_offload=settings.vae_offload == "cpu",
+            others=others,
         )
         tokenizer = PromptTokenizer(
             info.tokenizer_folder, info.config.family, info.config.vocab_size

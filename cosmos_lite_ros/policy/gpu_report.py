@@ -7,17 +7,18 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from functools import partial
+from typing import Any, get_args
 
 import torch
 
+from cosmos_lite_ros.contract.prompt import Family
 from cosmos_lite_ros.kernels.probe import probe
-from cosmos_lite_ros.kernels.selftest import Plan, run_selftest
-from cosmos_lite_ros.kernels.shapes import ACTION_ROWS, RELEASED, TOKEN_ROWS
+from cosmos_lite_ros.kernels.shapes import RELEASED
 from cosmos_lite_ros.kernels.tables import use_table
-from cosmos_lite_ros.policy.attention import INT8QK, attention_backend, float16_sums
+from cosmos_lite_ros.policy.attention import INT8QK, attention_backend
 from cosmos_lite_ros.policy.linears import Linears
-from cosmos_lite_ros.policy.tiny_request import tiny_request
+from cosmos_lite_ros.policy.selftest import self_test
 from cosmos_lite_ros.quantize.schemes import SCHEMES
 
 _NVIDIA_SMI = "name,driver_version,vbios_version,power.limit,clocks.max.sm,memory.total"
@@ -51,33 +52,28 @@ def gpu_report(device: torch.device, say: Callable[[str], None]) -> dict[str, An
             report["schemes"][name] = f"refused: {scheme.refusal}"
             continue
         found: dict[str, Any] = {}
-        for family in RELEASED:
-            for attention in ("sdpa", INT8QK):
+        for family in get_args(Family):
+            for attention in ("auto", INT8QK):
                 say(f"self-test of {name}, {family}, attention {attention}")
                 found[f"{family} {attention}"] = _attempt(
-                    lambda f=family, n=name, a=attention: _tested(f, n, a, device)  # type: ignore[misc]
+                    partial(_tested, family, name, attention, device)
                 )
         report["schemes"][name] = found
     return report
 
 
-def _tested(family: str, scheme: str, attention: str, device: torch.device) -> dict[str, Any]:
+def _tested(family: Family, scheme: str, attention: str, device: torch.device) -> dict[str, Any]:
     linears = Linears(SCHEMES[scheme], torch.bfloat16)
     batch = 2 if SCHEMES[scheme].quantises_activations else 1
-    plan = Plan(
-        layer=RELEASED[family],
-        scheme=scheme,
-        rows=(batch * TOKEN_ROWS, batch * ACTION_ROWS),
-        tokens=TOKEN_ROWS,
-        attention=attention,
-        float16_sum=float16_sums(device),
+    test = self_test(
+        family, RELEASED[family], scheme, linears, device, attention=attention, batch=batch
     )
-    with torch.inference_mode():
-        checks = {check.name: check.error for check in run_selftest(plan, device)}
-        chosen = INT8QK if attention == INT8QK else "auto"
-        request = tiny_request(family, linears, device, attention=chosen, batch=batch)  # type: ignore[arg-type]
-    passed = request.passed and all(error <= 1.0 for error in checks.values())
-    return {"passed": passed, "errors": checks, "tiny_request": asdict(request)}
+    errors = {check.name: check.error for check in test.checks}
+    return {
+        "passed": not test.failures,
+        "errors": errors,
+        "tiny_request": asdict(test.request),
+    }
 
 
 def _table(device: torch.device) -> str:

@@ -116,8 +116,11 @@ def check_memory(
     scheme: Scheme | None = None,
     batch: int = 1,
     vae_offload: bool = False,
+    others: int = 0,
 ) -> None:
     """Refuse before loading where the GPU's free memory is too small; as ``needed_bytes``.
+
+    ``others``: bytes that this process's allocator held before, for another engine say.
 
     Raises:
         EnvironmentLacksError: with the numbers, and those of schemes that would fit.
@@ -125,8 +128,8 @@ def check_memory(
     if device.type != "cuda":
         return
     free, total = torch.cuda.mem_get_info(device)
-    # What the allocator of this process keeps of the self-test is free for what comes.
-    free += torch.cuda.memory_reserved(device)
+    # What the allocator has kept of the self-test serves what comes.
+    free += max(0, torch.cuda.memory_reserved(device) - others)
     place = {"text_on_gpu": text_on_gpu, "vae_offload": vae_offload}
     needed = needed_bytes(info, dtype, scheme=scheme, batch=batch, **place)
     smaller = {}

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import torch
 
-from cosmos_lite_ros.errors import EnvironmentLacksError
+from cosmos_lite_ros.contract.prompt import Family
+from cosmos_lite_ros.errors import CosmosLiteError, EnvironmentLacksError
 from cosmos_lite_ros.kernels.selftest import Plan, run_selftest
 from cosmos_lite_ros.kernels.selftest_products import Check
 from cosmos_lite_ros.kernels.shapes import ACTION_ROWS, TOKEN_ROWS, LayerShape
@@ -95,7 +96,8 @@ def layer_shape(config: NetworkConfig) -> LayerShape:
 
 
 def self_test(
-    config: NetworkConfig,
+    family: Family,
+    layer: LayerShape,
     scheme: str,
     linears: Linears,
     device: torch.device,
@@ -106,7 +108,7 @@ def self_test(
     """Run it on a CUDA device; takes some seconds, more where kernels are compiled first.
 
     Args:
-        config: of the network that will be loaded.
+        family, layer: of the network that will be loaded.
         scheme: name of the scheme in effect.
         linears: its arithmetic.
         device: where.
@@ -114,11 +116,11 @@ def self_test(
         batch: guidance branches in one pass.
 
     Raises:
-        EnvironmentLacksError: a kernel that cannot be launched.
+        EnvironmentLacksError: a kernel that cannot be compiled or launched.
     """
     started = time.perf_counter()
     plan = Plan(
-        layer=layer_shape(config),
+        layer=layer,
         scheme=scheme,
         rows=(batch * TOKEN_ROWS, batch * ACTION_ROWS),
         tokens=TOKEN_ROWS,
@@ -127,8 +129,17 @@ def self_test(
         attention=attention,
         float16_sum=float16_sums(device),
     )
-    with torch.inference_mode():
-        checks = tuple(run_selftest(plan, device))
-        request = tiny_request(config.family, linears, device, attention=attention, batch=batch)
+    try:
+        with torch.inference_mode():
+            checks = tuple(run_selftest(plan, device))
+            request = tiny_request(family, linears, device, attention=attention, batch=batch)
+    except CosmosLiteError:
+        raise
+    except Exception as error:  # of a compiler, a driver or a library: each raises its own kind
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise EnvironmentLacksError(
+            f"a kernel of scheme {scheme} does not run here ({type(error).__name__}: {first}): "
+            "send the file of cosmos-lite-ros doctor --report FILE, or try fallback:=bf16"
+        ) from error
     torch.cuda.empty_cache()
     return SelfTest(checks, request, time.perf_counter() - started)

@@ -139,6 +139,8 @@ class PolicyNode(ManagedNode):
         self._report(1.0, "loaded, not active")
         self.get_logger().info(f"requested {self._requested}")
         self.get_logger().info(f"effective {self._effective}")
+        for note in self._engine.notes:
+            self.get_logger().warning(note)
 
     def _report(self, progress: float, name: str) -> None:
         # One assignment, so the node's thread reads either the old step or the new one.
